@@ -26,7 +26,7 @@ from commitlog._kernel.segments import Segment, copy_frames
 from commitlog.base.host import host
 from commitlog.base.name import check_name
 from commitlog.base.path import open_directory
-from commitlog.errors import NotALogError
+from commitlog.errors import NotALogError, ReadOnlyError
 from commitlog.log.async_append import append_list_async
 from commitlog.log.frame_list import frame_length, list_frames
 from commitlog.log.parts import LogParts, Mode
@@ -318,6 +318,9 @@ class LogView:
         """
         self._parts.check_open()
         checked(self.path, producer, 0, None)
+        if self._parts.mode == "r":
+            why = "the log was opened for reading: open it with mode 'a' to append as a producer"
+            raise ReadOnlyError(why, path=self.path)
         return self._parts.producers.last_number(producer)
 
     def topic_stats(self, topic: str) -> TopicStats:

@@ -9,7 +9,7 @@ from typing import Self
 from commitlog import CommitLog
 from commitlog.base.host import host
 from commitlog.base.units import Duration, parse_duration
-from commitlog.errors import CommitLogError, ForkedError, InvalidOptionError, MirrorError
+from commitlog.errors import CommitLogError, ForkedError, MirrorError
 from commitlog.extension import view_of
 from commitlog.mirror.broker import Broker, Settings
 from commitlog.mirror.receiving import Receiving
@@ -219,7 +219,5 @@ def from_kafka(
     InvalidOptionError, MirrorError, InUseError, MissingExtraError
         As for `to_kafka`.
     """
-    if log.mode == "r":
-        raise InvalidOptionError("from_kafka appends: open the log with mode 'a'", path=log.path)
     broker = Broker(url, settings, parse_duration(timeout, "timeout"))
     return Mirror(log, broker, Receiving(log, broker, group))

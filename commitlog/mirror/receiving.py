@@ -31,6 +31,8 @@ class Receiving:
     ----------
     position : int
         The end of the log behind the last batch.
+    lag : int
+        How many offsets the log is behind the topic, as far as is known.
     """
 
     def __init__(self, log: CommitLog, broker: Broker, group: str | None) -> None:
@@ -42,14 +44,8 @@ class Receiving:
         self._consumer = broker.client("Consumer", _DEFAULTS, fixed)
         self._next: list[int] = []  # by partition
         self._look_s = 0.0
-        self.position = log.tail_position
+        self.position, self.lag = log.tail_position, 0
         self._assign(self._topic.partitions)
-
-    @property
-    def lag(self) -> int:
-        """Return how many offsets the log is behind the topic, as far as is known."""
-        ends = (self._watermarks(number, cached=True)[1] for number in range(len(self._next)))
-        return sum(max(0, end - at) for end, at in zip(ends, self._next, strict=False))
 
     def _watermarks(self, number: int, *, cached: bool = False) -> tuple[int, int]:
         partition = self._broker.kafka.TopicPartition(self._broker.topic, number)
@@ -122,6 +118,8 @@ class Receiving:
         if messages:
             self.position = self._log.flush()
             self._commit(sorted({message.partition() for message in messages}))
+        ends = (self._watermarks(number, cached=True)[1] for number in range(len(self._next)))
+        self.lag = sum(max(0, end - at) for end, at in zip(ends, self._next, strict=True))
 
     def _look(self) -> None:
         """Begin to read new partitions, and notice a topic that was created again."""

@@ -21,6 +21,7 @@ from commitlog.errors import (
     ReadOnlyError,
     RecordTooLargeError,
 )
+from commitlog.extension import view_of
 from commitlog.keep import archive_segments
 from commitlog.keep import prune as prune_outside
 from commitlog.log import producers
@@ -363,3 +364,26 @@ def test_bytes_of_a_claim_that_equal_a_mark_are_ignored(tmp_path: Path) -> None:
         with parts_of(log).directory.opened_segment(0) as segment:
             found = list(producers_file.marks_of(segment, log.tail_position))
         assert [(number, position) for _, number, position in found] == [(0, first)]
+
+
+def test_last_number_is_known_after_a_reopen_and_with_gaps(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        view = view_of(log)
+        assert view.last_producer_sequence("till") is None
+        sent(log, 3, 9)
+        sent(log, 4, name="other")
+        assert view.last_producer_sequence("till") == 9
+    with commitlog.open(tmp_path / "log") as log:
+        assert view_of(log).last_producer_sequence("till") == 9
+        sent(log, *range(10, 10 + 2 * KEPT))
+        assert view_of(log).last_producer_sequence("till") == 9 + 2 * KEPT
+        with pytest.raises(InvalidOptionError, match="producer must be a name"):
+            view_of(log).last_producer_sequence("")
+    with pytest.raises(ClosedError):
+        view.last_producer_sequence("till")
+
+
+def test_last_number_is_refused_to_a_reader(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log").close()
+    with commitlog.open(tmp_path / "log", "r") as log, pytest.raises(ReadOnlyError):
+        view_of(log).last_producer_sequence("till")

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
 JARS = Path(os.environ.get("COMMITLOG_KAFKA_JARS", "build/kafka"))
-START_S = 60.0
+START_S = 240.0
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1

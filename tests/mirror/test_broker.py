@@ -9,7 +9,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import InvalidOptionError, MirrorError
-from commitlog.mirror import from_kafka, to_kafka
+from commitlog.mirror import to_kafka
 from commitlog.mirror.broker import Broker
 
 URL = "kafka://127.0.0.1:1/orders"
@@ -45,12 +45,3 @@ def test_absent_broker_is_one_clear_error(tmp_path: Path) -> None:
         pytest.raises(MirrorError, match="check host, port, security.protocol"),
     ):
         to_kafka(log, f"kafka://127.0.0.1:{port}/orders", timeout="500ms")
-
-
-def test_log_that_is_open_for_reading_is_refused(tmp_path: Path) -> None:
-    commitlog.open(tmp_path / "log").close()
-    with (
-        commitlog.open(tmp_path / "log", "r") as log,
-        pytest.raises(InvalidOptionError, match="open the log with mode 'a'"),
-    ):
-        from_kafka(URL, log)
