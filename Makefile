@@ -69,8 +69,8 @@ KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
 .PHONY: help demo test test-core test-long simulate outbox faults fault-tools kafka-tools soak \
-	asan fuzz mutants lint docs model build asserts wheels release bench bench-peers defects screenshots \
-	instructions clean distclean check FORCE
+	asan fuzz mutants lint docs model build asserts wheels release bench bench-peers defects \
+	screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:

@@ -150,4 +150,5 @@ def test_loggers_keep_the_names_that_programs_configure() -> None:
     texts = [file.read_text() for file in package.rglob("*.py")]
     names = {name for text in texts for name in re.findall(r'getLogger\("([^"]+)"\)', text)}
     children = "keep metrics mirror outbox pool recovery remote repair replication segment spark"
-    assert names == {"commitlog", *(f"commitlog.{each}" for each in [*children.split(), "stage", "store"])}
+    children += " stage store"
+    assert names == {"commitlog", *(f"commitlog.{each}" for each in children.split())}

@@ -178,7 +178,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
     assert not {name: keys for name, keys in never.items() if keys}, (
         "the page names what no command prints"
     )
-    without = {"export-metrics", "bench", "call", "serve", "follow", "outbox", "spark"}
+    without = {"export-metrics", "bench", "call", "serve", "follow", "mirror", "outbox", "spark"}
     assert {name.split()[0] for name in known} | without == set(group.own_commands()) | {"spark"}
 
 
