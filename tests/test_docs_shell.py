@@ -100,6 +100,7 @@ def test_tour_contains_every_command_about_a_log() -> None:
         "spark",
         "serve",
         "follow",
+        "mirror",
         "promote",
         "topics",
         "call",
