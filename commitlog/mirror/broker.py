@@ -157,7 +157,6 @@ _ADVICE_FOR = {
         *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"),
     ),
     "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*": ("_SSL",),
-    "the topic has fewer partitions: correct partition=": ("_UNKNOWN_PARTITION",),
     "give this user the right to it at the broker": (
         *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
         *("CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),

@@ -72,7 +72,12 @@ class Sending:
         self._refused: tuple[Any, int] | None = None
         self._limit = _MOST  # less if a record further on is refused
         self._id = transactional_id
-        topic = broker.describe().id
+        topic, partitions = broker.describe()
+        if partition is not None and not 0 <= partition < partitions:
+            raise MirrorError(
+                f"{broker.url}: the topic has {partitions} partitions, from 0: correct "
+                f"partition={partition}"
+            )
         known = name or f"kafka:{broker.topic}"
         self._check_topic(known, topic)
         self._tailer = log.tailer(f"{known}@{topic}", required=required, **reading)
