@@ -30,6 +30,15 @@ _logger = logging.getLogger("commitlog.mirror")
 _NO_ID = "A" * 22
 
 
+class _ClientLog:
+    """Log what a client says, but not that it ignores the settings of the other kinds."""
+
+    @staticmethod
+    def log(level: int, text: str, *parts: str) -> None:
+        if parts[:1] != ("CONFWARN",):
+            _logger.log(level, text, *parts)
+
+
 class Topic(NamedTuple):
     """A topic as its broker describes it. A topic that is created again has another `id`."""
 
@@ -87,7 +96,7 @@ class Broker:
             **fixed,
             "bootstrap.servers": self._servers,
             "error_cb": self._complain,
-            "logger": _logger,
+            "logger": _ClientLog,
         }
         module = self._admin if kind == "AdminClient" else self.kafka
         try:

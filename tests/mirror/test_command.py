@@ -29,7 +29,7 @@ def test_command_mirrors_until_sigterm(
             sending.terminate()
             said, errors = sending.communicate(timeout=LIMIT_S)
         assert (sending.returncode, said.splitlines()[0]) == (0, b"mirroring from position 4096")
-        assert errors == b""
+        assert b"will be ignored" not in errors  # of settings of producer and consumer
         assert rows_of(records_of(kafka.address, "command")) == rows_in(log)
     with started("mirror", "--from", "--group", "g", tmp_path / "copy", url) as receiving:
         until((tmp_path / "copy" / "log.json").exists)
