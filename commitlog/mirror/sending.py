@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,7 +28,10 @@ _DEFAULTS = {
 _FIXED = {"enable.idempotence": True, "delivery.report.only.error": True}
 # A broker that is away is waited for. No record is sent behind one that failed.
 _UNENDING = {"message.timeout.ms": 0, "enable.gapless.guarantee": True}
-_PASSING = ("_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_TIMED_OUT", "_TRANSPORT")
+_PASSING = (
+    *("_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_TIMED_OUT", "_TRANSPORT"),
+    *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
+)
 _logger = logging.getLogger("commitlog.mirror")
 
 
@@ -87,6 +89,9 @@ class Sending:
             self._consumer = broker.client("Consumer", {}, place)
             self._producer = self._new_producer()
             self._place = self._resume()
+        except AgainError as error:
+            self._tailer.close()
+            raise broker.failure(error, "the mirror cannot begin") from None
         except BaseException:
             self._tailer.close()
             raise
@@ -102,26 +107,39 @@ class Sending:
                     "tailer to send the log to this topic from its start, or take another name"
                 )
 
+    def _renew(self) -> None:
+        """Begin with a new producer, which aborts an open transaction of the one before."""
+        while True:
+            try:
+                self._producer = self._new_producer()
+                self._place = self._resume()
+                return
+            except AgainError as again:
+                _logger.warning("%s: %s; trying again", self._broker.url, again)
+
     def _new_producer(self) -> Any:
         if self._id is None:
             return self._broker.client("Producer", {**_DEFAULTS, **_UNENDING}, _FIXED)
         fixed = {**_FIXED, "transactional.id": self._id}
         producer = self._broker.client("Producer", _DEFAULTS, fixed)
         # What an earlier mirror has begun is committed or aborted when this returns.
-        take = producer.init_transactions
-        self._try("take the transactional id", take, self._broker.timeout_s)
+        self._try("take the transactional id", producer.init_transactions)
         return producer
 
     def _resume(self) -> Place | None:
         """Go to the place at the broker, which is returned, or stay where the tailer is."""
         kafka, log, tailer = self._broker.kafka, self._log, self._tailer
-        try:
+        answers: list[Any] = []
+
+        def ask(limit_s: float) -> None:
             asked = [kafka.TopicPartition(self._broker.topic, 0)]
-            (found,) = self._consumer.committed(asked, timeout=self._broker.timeout_s)
-            if found.error is not None:
-                raise kafka.KafkaException(found.error)
-        except kafka.KafkaException as error:
-            raise self._broker.failure(error, "the place cannot be read") from None
+            (answer,) = self._consumer.committed(asked, timeout=limit_s)
+            if answer.error is not None:
+                raise kafka.KafkaException(answer.error)
+            answers.append(answer)
+
+        self._try("read the place", ask)
+        (found,) = answers
         place, digest = Place.parse(found.offset, found.metadata), None
         end = self._view.committed_position
         if place is not None and log.first_position <= place.last < end:
@@ -151,14 +169,14 @@ class Sending:
             self._limit = _MOST
         except AgainError as again:
             _logger.warning("%s: %s; sending again", self._broker.url, again)
+            self._renew()
         except MirrorError as error:
             # First send what is before a refused record: then the tailer can be moved past it.
             before = 0 if error.position is None else int((batch.positions < error.position).sum())
             if not before:
                 raise
             self._limit = before
-            if self._id is None:
-                self._producer = self._new_producer()
+            self._renew()
         self.position = self._tailer.position
         if not len(batch):
             if self._view.is_removed:
@@ -196,19 +214,11 @@ class Sending:
             self._consumer.commit(offsets=[offset], asynchronous=True)
             return
         self._try("begin a transaction", lambda _: producer.begin_transaction())
-        try:
-            produce()
-            group = self._consumer.consumer_group_metadata()
-            send = partial(producer.send_offsets_to_transaction, [offset], group)
-            self._try("commit the place", send)
-            self._try("commit the transaction", producer.commit_transaction)
-        except (AgainError, EndedError, MirrorError) as error:
-            is_final = isinstance(error, MirrorError)
-            unsaid = (EndedError, AgainError, MirrorError) if is_final else (EndedError,)
-            with contextlib.suppress(*unsaid):
-                limit_s = self._broker.timeout_s if is_final else math.inf
-                self._try("abort the transaction", producer.abort_transaction, limit_s)
-            raise
+        produce()
+        group = self._consumer.consumer_group_metadata()
+        send = partial(producer.send_offsets_to_transaction, [offset], group)
+        self._try("commit the place", send)
+        self._try("commit the transaction", producer.commit_transaction)
 
     def _produce(self, batch: Batch) -> None:
         """Send the records, and wait until the broker has acknowledged all."""
@@ -287,9 +297,9 @@ class Sending:
             return AgainError(kafka_error.str())
         return self._broker.failure(error, what, position)
 
-    def _try(self, what: str, call: Callable[[float], object], limit_s: float = math.inf) -> None:
+    def _try(self, what: str, call: Callable[[float], object]) -> None:
         """Call until the broker has answered, or the time is over."""
-        until_s = host.monotonic() + limit_s
+        until_s = host.monotonic() + self._broker.timeout_s
         while True:
             try:
                 call(_CALL_S)
@@ -297,7 +307,8 @@ class Sending:
             except self._broker.kafka.KafkaException as error:
                 if self._broker.ending.is_set():
                     raise EndedError from None  # the next mirror has the transaction aborted
-                if not error.args[0].retriable() or host.monotonic() > until_s:
+                is_passing = error.args[0].retriable() or code_of(error) in _PASSING
+                if not is_passing or host.monotonic() > until_s:
                     raise self._failed(error, f"cannot {what}") from None
                 _logger.info("%s: cannot %s: %s", self._broker.url, what, error.args[0].str())
 
