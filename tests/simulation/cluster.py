@@ -648,6 +648,9 @@ class Cluster:
                 os.rename(place, machine.path)
                 self.oracle.broken.discard(machine.path)
                 self.oracle.own.add(machine.path)
+                # A log of its own, without the copies and promises of the one that was there.
+                self.oracle.split = True
+                self.oracle.waive(machine.path)
                 self._is_clean = False
                 self.oracle.replaced_s = self._world.now_s
 
