@@ -77,6 +77,9 @@ class Workers:
             return None  # pytest itself says so
         assert threading.enumerate() == [threading.main_thread()], "forks would lack a thread"
         groups = groups_of(session.items, self._group_of)
+        # All forks have their folders in the one of this process, which it removes at its end.
+        folders: Any = self._config._tmp_path_factory  # type: ignore[attr-defined]
+        folders.getbasetemp()
         terminal: Any = self._config.pluginmanager.getplugin("terminalreporter")
         terminal.showfspath = False  # the tests of many files end in turn
         try:
