@@ -101,6 +101,7 @@ def test_tour_contains_every_command_about_a_log() -> None:
         "serve",
         "follow",
         "mirror",
+        "outbox",
         "promote",
         "topics",
         "call",

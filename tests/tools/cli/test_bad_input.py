@@ -88,7 +88,8 @@ CHOICES = {
 }
 ABOUT_DIRECTORIES = ("doctor", "bench", "list")  # the others take a log
 GROUPS = ("spark",)  # their commands take seconds to start: tests/spark/test_jobs.py
-ENDLESS = ("serve", "follow", "mirror")  # run until Ctrl-C: test_replication.py, test_mirror.py
+# Run until Ctrl-C: test_replication.py, test_mirror.py, test_outbox.py.
+ENDLESS = ("serve", "follow", "mirror", "outbox")
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 ABOUT_STORES = ("restore",)  # refuses a log: tests/tools/cli/test_restore.py
 commands = pytest.mark.parametrize("command", COMMANDS)
