@@ -145,7 +145,7 @@ FILES = [
     ),
     Mutant(
         "producer's interrupted append forgotten", "commitlog/log/producers.py",
-        "                self._search(producer, producer.pending // self._engine.segment_size)\n",
+        "            self._search(producer, producer.pending // self._engine.segment_size)\n",
         "",
         py("log/test_producers.py"),
     ),
