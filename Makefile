@@ -54,7 +54,8 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message" \
 	"above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch] \
-	$(addprefix commitlog/topics/compiled/*.,pyx pxi))
+	$(addprefix commitlog/topics/compiled/*.,pyx pxi) \
+	$(addprefix commitlog/queues/compiled/*.,pyx pxi c h))
 C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/*/*.c) \
 	$(wildcard examples/*/*.c tests/*.[ch] tests/*/*.[ch])
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to

@@ -28,7 +28,8 @@ ASSERTS = bool(os.environ.get("COMMITLOG_ASSERT"))
 MACHINES = ("x86_64", "aarch64")
 KERNEL = Path("commitlog/_kernel")
 C_KERNEL = KERNEL / "c"
-TOPICS = Path("commitlog/topics/compiled")  # a wing's own modules, above the kernel's
+# The wings' own modules, above the kernel's, with C files of their own.
+WINGS = [Path("commitlog/queues/compiled"), Path("commitlog/topics/compiled")]
 C_API = "commitlog/include/commitlog/capi.h"
 GENERATED = Path("build/cython")
 # The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of
@@ -60,6 +61,7 @@ MODULE_FLAGS = [
     str(C_KERNEL),
     "-iquote",
     "commitlog/include",
+    *(flag for wing in WINGS for flag in ("-iquote", str(wing))),
 ]
 # In Markdown: `!` for a picture, the text, the target.
 RELATIVE_LINK = re.compile(r"(!?)\[([^\]]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
@@ -87,6 +89,10 @@ def refuse_other_platforms() -> None:
 
 def kernel_files(*suffixes: str) -> list[str]:
     return sorted(str(path) for suffix in suffixes for path in KERNEL.rglob(f"*{suffix}"))
+
+
+def folder_files(folder: Path) -> list[str]:
+    return sorted(str(path) for suffix in ("pxi", "[ch]") for path in folder.glob(f"*.{suffix}"))
 
 
 def is_stale(product: str | Path, sources: list[str]) -> bool:
@@ -186,7 +192,7 @@ def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
 
 
 def kernel_modules() -> list[Extension]:
-    sources = [*kernel_files(".pyx"), *map(str, TOPICS.glob("*.pyx"))]
+    sources = [*kernel_files(".pyx"), *(str(path) for wing in WINGS for path in wing.glob("*.pyx"))]
     if not sources:
         return []
     # Imported here: `setup.py --version` and a source distribution without modules need no Cython.
@@ -195,13 +201,14 @@ def kernel_modules() -> list[Extension]:
     modules = [
         Extension(
             ".".join(Path(source).with_suffix("").parts),
-            [source],
+            [source, *sorted(map(str, Path(source).parent.glob("*.c")))],
             extra_compile_args=[*MODULE_FLAGS, *DEBUG_FLAGS, *ASSERT_FLAGS],
             extra_link_args=["-pthread"],
         )
         for source in sources
     ]
-    parts = [*kernel_files(".c", ".h", ".pxd", ".pxi"), *map(str, TOPICS.glob("*.pxi"))]
+    parts = kernel_files(".c", ".h", ".pxd", ".pxi")
+    own = {name: folder_files(Path(*name.split(".")[:-1])) for name in (m.name for m in modules)}
     modules = cythonize(
         modules,
         build_dir=str(GENERATED),
@@ -213,7 +220,7 @@ def kernel_modules() -> list[Extension]:
         # The archive is linked into every module, so each depends on every C file. This comes after
         # cythonize, which copies known dependencies into GENERATED, where the kernel's C files
         # would be mistaken for its own.
-        module.depends = [*parts, C_API, "setup.py"]
+        module.depends = [*parts, *own[module.name], C_API, "setup.py"]
     return modules
 
 

@@ -30,6 +30,7 @@ from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_state import TailerState
 
 if _TYPE_CHECKING:
+    from commitlog.queues.opening import open_queue as queue
     from commitlog.stores.store import Store
     from commitlog.topics.method_reading import method_reader
     from commitlog.topics.method_writer import method_writer
@@ -39,6 +40,7 @@ else:
         "Store": ("stores.store", "Store"),
         "method_reader": ("topics.method_reading", "method_reader"),
         "method_writer": ("topics.method_writer", "method_writer"),
+        "queue": ("queues.opening", "open_queue"),
         "topic": ("topics.opening", "open_topic"),
     }
 
@@ -74,6 +76,7 @@ __all__ = [
     "method_reader",
     "method_writer",
     "open",
+    "queue",
     "topic",
 ]
 

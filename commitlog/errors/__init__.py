@@ -17,6 +17,11 @@ from commitlog.errors.messages import MessageValueError as MessageValueError
 from commitlog.errors.messages import SchemaError as SchemaError
 from commitlog.errors.messages import TopicNotFoundError as TopicNotFoundError
 from commitlog.errors.messages import UndecodableError as UndecodableError
+from commitlog.errors.queues import CorruptQueueError as CorruptQueueError
+from commitlog.errors.queues import JobFinishedError as JobFinishedError
+from commitlog.errors.queues import LeaseLostError as LeaseLostError
+from commitlog.errors.queues import NoJobError as NoJobError
+from commitlog.errors.queues import QueueNotFoundError as QueueNotFoundError
 
 
 class InvalidOptionError(CommitLogError, ValueError):

@@ -20,6 +20,7 @@ from commitlog._kernel.engine import (
     wait_append,
     wait_copied,
     wait_flush,
+    wake_sleepers,
 )
 from commitlog._kernel.failure import REPLACED
 from commitlog._kernel.segments import Segment, copy_frames
@@ -156,6 +157,10 @@ class LogView:
     def wait(self, event: Event, seen: int, timeout_s: float) -> None:
         """Sleep until an event has another number than `seen`, or the time is over."""
         host.await_event(_SIGNALS[event][1], self._parts.engine, seen, timeout_s)
+
+    def wake_readers(self) -> None:
+        """End each wait for the event "append"; those that wait look again."""
+        wake_sleepers(self._parts.engine)
 
     @property
     def committed_position(self) -> int:

@@ -1,0 +1,159 @@
+"""DeadLetters: the jobs of a queue that were rejected, or whose attempts are used up."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlog import CommitLog, Record
+from commitlog import open as open_log
+from commitlog.base.units import MIB
+from commitlog.queues.notes import Place
+
+_FOLDER = "dead"
+_LETTER, _GONE = 1, 2  # the types of its records
+_HEAD = struct.Struct("<qqqQQqIIBI")  # the place, time, type, attempts, has a record, length of JSON
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A job that a queue has set aside.
+
+    Attributes
+    ----------
+    position : int
+        The position of the record in the log.
+    attempts : int
+        How many times it was handed out.
+    reason : str
+        Why it is dead.
+    history : list of dict
+        Its failures, oldest first: `attempt`, `what`, `reason`, `at_ns`.
+    died_ns : int
+        When, in nanoseconds since 1970.
+    value, key, type, timestamp_ns
+        Those of the record. `value` is None if the record was not in the log any more.
+    """
+
+    position: int
+    attempts: int
+    reason: str
+    history: list[dict[str, Any]]
+    died_ns: int
+    value: bytes | None
+    key: bytes | None
+    type: int
+    timestamp_ns: int
+    place: Place
+    at: int
+
+
+class DeadLetters:
+    """Append and list dead letters, in a log of their own."""
+
+    def __init__(self, folder: str, segment_size: int, mode: str) -> None:
+        self._path = os.path.join(folder, _FOLDER)
+        self._segment_size = segment_size
+        self._mode = mode
+        self._log: CommitLog | None = None
+
+    def _opened(self) -> CommitLog | None:
+        """Return the log; None if there is none and this handle only reads."""
+        if self._log is None:
+            if self._mode == "r":
+                if not os.path.exists(os.path.join(self._path, "log.json")):
+                    return None
+                self._log = open_log(self._path, "r")
+            else:
+                # A letter is longer than its record.
+                size = min(max(2 * self._segment_size, 2 * MIB), 1 << 30)
+                self._log = open_log(self._path, "a", segment_size=size)
+        return self._log
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def append(
+        self,
+        place: Place,
+        record: Record | None,
+        attempts: int,
+        reason: str,
+        history: Sequence[dict[str, Any]],
+        now_ns: int,
+    ) -> None:
+        """Append a letter durably."""
+        log = self._opened()
+        assert log is not None
+        text = json.dumps({"reason": reason, "history": list(history)}).encode()
+        head = _HEAD.pack(
+            *place,
+            0 if record is None else record.timestamp_ns,
+            0 if record is None else record.type,
+            attempts,
+            record is not None,
+            len(text),
+        )
+        value = b"" if record is None else record.value
+        key = None if record is None else record.key
+        log.append(
+            head + text + value, key=key, type=_LETTER, timestamp_ns=now_ns, sync=True
+        )
+
+    def has(self, place: Place) -> bool:
+        """Return whether there is a letter of a job."""
+        return any(letter.place == place for letter in self)
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        """Yield the letters that were not put back, oldest first."""
+        log = self._opened()
+        if log is None:
+            return
+        gone = set()
+        with log.tailer() as tailer:
+            for record in tailer:
+                if record.type == _GONE:
+                    gone.add(int.from_bytes(record.value, "little"))
+        with log.tailer() as tailer:
+            for record in tailer:
+                if record.type == _LETTER and record.position not in gone:
+                    yield _letter_of(record)
+
+    def remove(self, letter: DeadLetter) -> None:
+        """Note durably that a letter is none any more."""
+        log = self._opened()
+        assert log is not None
+        log.append(letter.at.to_bytes(8, "little"), type=_GONE, sync=True)
+
+    def clear(self) -> int:
+        """Remove all letters; return how many there were."""
+        letters = list(self)
+        for letter in letters:
+            self.remove(letter)
+        return len(letters)
+
+
+def _letter_of(record: Record) -> DeadLetter:
+    *place, timestamp_ns, type, attempts, has_record, length = _HEAD.unpack_from(record.value)
+    stop = _HEAD.size + length
+    text = json.loads(record.value[_HEAD.size : stop])
+    where = Place(*place)
+    return DeadLetter(
+        position=where.position,
+        attempts=attempts,
+        reason=text["reason"],
+        history=text["history"],
+        died_ns=record.timestamp_ns,
+        value=record.value[stop:] if has_record else None,
+        key=record.key,
+        type=type,
+        timestamp_ns=timestamp_ns,
+        place=where,
+        at=record.position,
+    )

@@ -1,0 +1,121 @@
+"""Operating: what operators do with a queue, and its end in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from commitlog import Record
+from commitlog.base.failpoint import failpoint
+from commitlog.base.polling import attempts
+from commitlog.errors import PositionError
+from commitlog.queues import notes
+from commitlog.queues.compiled.leases import fingerprint
+from commitlog.queues.dead_letters import DeadLetter, DeadLetters
+from commitlog.queues.finishing import Finishing
+from commitlog.queues.handing_out import HandingOut
+from commitlog.queues.parts import Parts
+from commitlog.queues.upkeep import move_hold, write_base
+
+_PURGED_AT_ONCE = 1000
+_FOREVER_NS = (1 << 63) - 1
+
+
+class Operating:
+    """Requeue, purge, drain, peek and close."""
+
+    def __init__(
+        self, parts: Parts, dead: DeadLetters, handing_out: HandingOut, finishing: Finishing
+    ) -> None:
+        self._parts = parts
+        self._dead = dead
+        self._handing_out = handing_out
+        self._finishing = finishing
+
+    def requeue(self, letters: Iterable[DeadLetter]) -> int:
+        """Make the jobs of dead letters available again, with all their attempts; return how many.
+
+        A record that the log has no more is appended again, for all queues of the log.
+        """
+        parts, count = self._parts, 0
+        for letter in letters:
+            if self._is_there(letter):
+                move_hold(parts, min(parts.table.low(), letter.position))
+            if self._is_there(letter):  # the hold keeps it from now on
+                parts.state.append(notes.encode_again(letter.place), notes.AGAIN, sync=True)
+                failpoint("requeue noted")
+                parts.table.restore(tuple(letter.place), 0, 0, -1, 0)
+            elif letter.value is not None:
+                parts.log.append(letter.value, key=letter.key, type=letter.type, sync=True)
+            self._dead.remove(letter)
+            count += 1
+        self._finishing.wake()
+        return count
+
+    def _is_there(self, letter: DeadLetter) -> bool:
+        try:
+            return bool(fingerprint(self._parts.log.read(letter.position)) == letter.place.print)
+        except PositionError:
+            return False
+
+    def purge(self) -> int:
+        """Accept all jobs that no worker holds, and that were appended by now; return how many."""
+        parts, end, count = self._parts, self._parts.log.tail_position, 0
+        parts.table.wake_due(_FOREVER_NS)
+        while jobs := self._handing_out.take(_PURGED_AT_ONCE, purges=True):
+            late = [job for job in jobs if job.position >= end]
+            self._finishing.accept([job for job in jobs if job.position < end])
+            count += len(jobs) - len(late)
+            if late:
+                self._finishing.return_untried(late)
+                break
+        return count
+
+    def pause(self, timeout_s: float) -> bool:
+        """Hand out no more jobs, and wait until none is held; False if the time is over before."""
+        table = self._parts.table
+        table.paused = True
+        waiting = attempts(timeout_s, f"the workers of queue {self._parts.name}", interval_s=0.02)
+        return any(table.acquired == 0 for _ in waiting)
+
+    def resume(self) -> None:
+        self._parts.table.paused = False
+        self._parts.table.wake_all()
+        self._parts.view.wake_readers()
+
+    def peek(self, most: int) -> list[Record]:
+        """Return the next records that can be taken, or are held or wait, without taking them."""
+        return list(islice(self._unfinished(), most))
+
+    def _unfinished(self) -> Iterator[Record]:
+        parts = self._parts
+        scan, jobs = parts.table.snapshot()
+        for job in jobs:
+            try:
+                yield parts.log.read(job[1])
+            except PositionError:
+                continue
+        with parts.log.tailer(start=max(scan, parts.log.first_position)) as tailer:
+            for record in tailer:
+                if parts.scanner.is_job(record):
+                    yield record
+
+    def close(self) -> None:
+        """Give back what this process holds; the last worker writes a base."""
+        parts = self._parts
+        worker = parts.worker
+        if worker.closed:
+            return
+        if worker.is_joined:
+            with worker.file.opening():
+                table = parts.table
+                self._finishing.complete(table.orphan(table.worker, table.generation))
+                if not worker.file.has_other_workers(worker.number):
+                    write_base(parts, is_clean=table.acquired == 0)
+                worker.closed = True
+                worker.leave()
+            self._finishing.wake()
+        worker.closed = True
+        parts.state.close()
+        self._dead.close()
+        worker.file.close()
