@@ -39,6 +39,8 @@ class Finishing:
         self.parts = parts
         self.dead = dead
         self.path = parts.folder
+        self._table = parts.table
+        self._state = parts.state.log
 
     # --- accept -----------------------------------------------------------------------------------
 
@@ -46,29 +48,32 @@ class Finishing:
         """Accept jobs that are not finished; those whose leases are lost are in the error."""
         if not jobs:
             return
-        table = self.parts.table
-        held, note = table.begin_accept(jobs, self.parts.state.end)
+        held, note = self._table.begin_accept(jobs, self._state.tail_position)
         if note:
             self._finish(held, note, notes.DONE, self.parts.sync if sync is None else sync)
             for job in held:
-                job.end("accepted")
+                job.finished = "accepted"
         if len(held) < len(jobs):
             kept = set(map(id, held))
-            raise self._lost([job for job in jobs if id(job) not in kept], "accepted")
+            lost = [job for job in jobs if id(job) not in kept]
+            lost[0].check()
+            raise self._lost(lost, "accepted")
 
     def _finish(self, held: list[Lease], note: bytes, kind: int, sync: bool) -> None:
         """Note jobs as done, then free their slots."""
         parts = self.parts
         try:
-            parts.append_note(note, kind, sync=sync, stop=held[-1].stop)
+            if sync:
+                parts.make_durable(max(job.stop for job in held))
+            self._state.append(note, type=kind, sync=sync)
         except SyncTimeoutError:
-            parts.table.finish(held)  # the note is there, and counts
+            self._table.finish(held)  # the note is there, and counts
             raise
         except BaseException:
-            parts.table.undo_accept(held)
+            self._table.undo_accept(held)
             raise
         failpoint("noted as done")
-        parts.table.finish(held, len(held) if kind == notes.DEAD else 0)
+        self._table.finish(held, len(held) if kind == notes.DEAD else 0)
 
     def complete(self, adopted: list[Lease]) -> None:
         """Complete what a dead worker had begun to accept."""
@@ -77,7 +82,7 @@ class Finishing:
 
     def _lost(self, jobs: Sequence[Job], what: str) -> LeaseLostError:
         for job in jobs:
-            job.end("lost")
+            job.finished = "lost"
         lease_s = self.parts.table.terms[0] / 1e9
         count = f"{len(jobs)} jobs were" if len(jobs) > 1 else "the job was"
         return LeaseLostError(
@@ -127,14 +132,14 @@ class Finishing:
         table.set_history(job, at)
         if not table.release(job, boot_ns() + wait_ns if wait_ns else 0, True):
             raise self._lost([job], "released")
-        job.end("released")
+        job.finished = "released"
         self.wake()
 
     def return_untried(self, jobs: Sequence[Job]) -> None:
         """Give jobs back that were not begun: the attempt does not count."""
         for job in jobs:
             if not job.is_finished and self.parts.table.release(job, 0, False):
-                job.end("released")
+                job.finished = "released"
         self.wake()
 
     def renew(self, job: Job) -> None:
@@ -172,7 +177,7 @@ class Finishing:
         if not table.doom(job):
             raise self._lost([job], "rejected")
         self._bury(job, reason, history)
-        job.end("rejected")
+        job.finished = "rejected"
 
     def bury_spent(self, job: Job) -> None:
         """Bury a job that was handed out for the last time, or whose burial was not completed."""
@@ -186,15 +191,15 @@ class Finishing:
             self._bury(job, reason, history)
         except BaseException:
             self.parts.table.release(job, boot_ns() + int(_RETRY_S * 1e9), False)
-            job.end("released")
+            job.finished = "released"
             raise
-        job.end("rejected")
+        job.finished = "rejected"
 
     def discard(self, job: Job, reason: str) -> None:
         """Bury a job whose record is lost."""
         self.parts.table.doom(job)
         self._bury(job, reason, self.history(job, job.attempt))
-        job.end("rejected")
+        job.finished = "rejected"
 
     def _bury(self, job: Job, reason: str, history: Sequence[dict[str, Any]]) -> None:
         """Append the dead letter of a held job, which is doomed, then note it as done.

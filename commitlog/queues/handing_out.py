@@ -10,6 +10,7 @@ from commitlog.queues.finishing import Finishing, place_of
 from commitlog.queues.job import Job
 from commitlog.queues.notes import Tried
 from commitlog.queues.parts import Parts
+from commitlog.queues.upkeep import Upkeep
 from commitlog.queues.worker import boot_ns
 
 _ROUNDS = 64  # scans of a call, if other workers are faster
@@ -18,9 +19,12 @@ _ROUNDS = 64  # scans of a call, if other workers are faster
 class HandingOut:
     """Take jobs of the leases, and add those that the log has new."""
 
-    def __init__(self, parts: Parts, finishing: Finishing) -> None:
+    def __init__(self, parts: Parts, finishing: Finishing, upkeep: Upkeep) -> None:
         self._parts = parts
         self._finishing = finishing
+        self._upkeep = upkeep
+        self._table = parts.table
+        self._scanner = parts.scanner
 
     def take(self, most: int, *, purges: bool = False) -> list[Job]:
         """Take up to `most` jobs without waiting; to purge them, as they are, also if the queue is
@@ -28,8 +32,9 @@ class HandingOut:
         """
         parts = self._parts
         for _ in range(_ROUNDS):
-            with parts.worker.reading, parts.scanner as scanner:
-                jobs, limit = parts.table.acquire(Job, self._finishing, most, boot_ns(), purges)
+            with self._scanner as scanner:
+                now_ns = boot_ns()
+                jobs, limit = self._table.acquire(Job, self._finishing, most, now_ns, purges)
                 if not jobs:
                     if limit or (parts.table.paused and not purges) or not scanner.scan(most):
                         return []
@@ -37,11 +42,20 @@ class HandingOut:
                 if purges:
                     return jobs
                 lost = scanner.read(jobs)
-            if parts.decode is not None or lost or any(job.flags for job in jobs):
+            if now_ns > self._upkeep.due_ns:
+                self._run_upkeep(jobs, now_ns)
+            if parts.decode is not None or lost or _has_special(jobs):
                 jobs = self._ready(jobs, lost)
             if jobs:
                 return jobs
         return []
+
+    def _run_upkeep(self, jobs: list[Job], now_ns: int) -> None:
+        try:
+            self._upkeep.run(now_ns)
+        except BaseException:
+            self._finishing.return_untried(jobs)
+            raise
 
     def _ready(self, jobs: list[Job], lost: list[Job]) -> list[Job]:
         """Make attempts durable that are not the first, bury jobs that are dead, and decode."""
@@ -85,3 +99,8 @@ class HandingOut:
             self._finishing.reject(job, f"it cannot be decoded: {error}")
             return False
         return True
+
+
+def _has_special(jobs: list[Job]) -> bool:
+    """Return whether one is not handed out for the first time."""
+    return jobs[0].flags != 0 if len(jobs) == 1 else any([job.flags for job in jobs])

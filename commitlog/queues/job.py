@@ -32,7 +32,7 @@ class Job(ProcessBound, Lease):
         How many times the job was handed out, from 1.
     """
 
-    __slots__ = ("_finished", "_value")
+    __slots__ = ("_message",)
     _instead = "take the job in the process that handles it"
     record: Record
     queue: Finishing
@@ -40,12 +40,7 @@ class Job(ProcessBound, Lease):
     @property
     def value(self) -> Any:
         """Return the appended bytes; for a queue of a topic, the message."""
-        return self.message if self.queue.parts.decode is not None else self.record.value
-
-    @property
-    def message(self) -> Any:
-        """Return the decoded message of a queue of a topic."""
-        return self._value
+        return self.record.value if self.queue.parts.decode is None else self._message
 
     @property
     def key(self) -> bytes | None:
@@ -75,7 +70,8 @@ class Job(ProcessBound, Lease):
         DiskFullError, LogFailedError
             The acceptance cannot be written. The job is still held: try again.
         """
-        self.check()
+        if self.finished is not None:
+            self.check()
         self.queue.accept([self], sync)
 
     def release(self, after: Duration | None = None, *, reason: str = "") -> None:
@@ -104,13 +100,13 @@ class Job(ProcessBound, Lease):
     @property
     def is_finished(self) -> bool:
         """Whether it was accepted, released or rejected."""
-        return hasattr(self, "_finished")
+        return self.finished is not None
 
     def check(self) -> None:
         """Raise unless this process may finish the job."""
-        if hasattr(self, "_finished"):
+        if self.finished is not None:
             raise JobFinishedError(
-                f"the job was {self._finished} already", path=self.queue.path, position=self.position
+                f"the job was {self.finished} already", path=self.queue.path, position=self.position
             )
         worker = self.queue.parts.worker
         if worker.closed:
@@ -127,12 +123,9 @@ class Job(ProcessBound, Lease):
                 position=self.position,
             )
 
-    def end(self, how: str) -> None:
-        """Note how the job was finished; only the queue calls this."""
-        self._finished = how
-
     def set_message(self, message: Any) -> None:
-        self._value = message
+        """Note what the value was decoded to; only the queue calls this."""
+        self._message = message
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +136,7 @@ class Job(ProcessBound, Lease):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.is_finished:
+        if self.finished is not None:
             return
         if error is None:
             self.accept()
@@ -153,7 +146,7 @@ class Job(ProcessBound, Lease):
             self.queue.return_untried([self])
 
     def __repr__(self) -> str:
-        state = getattr(self, "_finished", "held")
+        state = self.finished or "held"
         return (
             f"<Job of queue {self.queue.parts.name!r}, position {self.position}, attempt "
             f"{self.attempt}, {state}>"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from commitlog import CommitLog, Record
+from commitlog.errors import IOFailureError
 from commitlog.extension import LogView
 from commitlog.queues.compiled.leases import LeaseTable
 from commitlog.queues.scanner import Scanner
@@ -46,10 +49,29 @@ class Parts:
     def terms(self) -> Terms:
         return self.beginning.terms
 
-    def append_note(self, note: bytes, kind: int, *, sync: bool, stop: int) -> None:
-        """Note jobs below `stop` as done. If that is to be durable, their records are it first: a
-        record that a power cut takes has not been done.
+    def make_durable(self, position: int) -> None:
+        """Make records below a position durable before they are noted as done durably: a record
+        that a power cut takes has not been done.
         """
-        if sync and stop > self.view.flushed_position:
-            self.log.flush() if self.log.mode != "r" else self.view.ask_for_flush()
-        self.state.append(note, kind, sync=sync)
+        if position > self.view.flushed_position:
+            if self.log.mode == "r":
+                self._await_flush(position)
+            else:
+                self.log.flush()
+
+    def _await_flush(self, position: int) -> None:
+        """Have the writer of a pooled log flush, which is another process."""
+        deadline_s = time.monotonic() + self.log.options.sync_timeout
+        while position > self.view.flushed_position:
+            seen = self.view.signal("flush")
+            self.view.ask_for_flush()
+            if position <= self.view.flushed_position:
+                return
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise IOFailureError(
+                    "the writer of the log has not flushed it in time, and the job is not accepted",
+                    path=self.log.path,
+                    errno=errno.ETIMEDOUT,
+                )
+            self.view.wait("flush", seen, min(left_s, 0.05))

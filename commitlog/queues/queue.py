@@ -44,12 +44,13 @@ class Queue(ProcessBound):
         self._owns_log = owns_log
         self._dead = dead
         self._finishing = Finishing(parts, dead)
-        self._handing_out = HandingOut(parts, self._finishing)
         self._upkeep = Upkeep(parts, self._finishing)
+        self._handing_out = HandingOut(parts, self._finishing, self._upkeep)
         self._waiting = Waiting(parts, self._upkeep)
         self._operating = Operating(parts, dead, self._handing_out, self._finishing)
         self._executor: ThreadPoolExecutor | None = None
-        self._checked_ns = 0
+        # The last timeout and its seconds; a loop gives the same one each time.
+        self._timeout: tuple[Duration | None, float | None] = None, None
 
     # --- taking -----------------------------------------------------------------------------------
 
@@ -129,7 +130,14 @@ class Queue(ProcessBound):
         self._finishing.accept([job for job in jobs if not job.is_finished])
 
     def _wait(self, most: int, timeout: Duration | None) -> list[Job]:
-        timeout_s = None if timeout is None else parse_duration(timeout, "timeout")
+        known, timeout_s = self._timeout
+        if timeout is not known:
+            timeout_s = None if timeout is None else parse_duration(timeout, "timeout")
+            self._timeout = timeout, timeout_s
+        if self._parts.worker.is_joined:
+            jobs = self._handing_out.take(most)
+            if jobs or timeout_s == 0:
+                return jobs
         self._working()
         return self._waiting.until(lambda: self._handing_out.take(most), timeout_s)
 
@@ -273,8 +281,6 @@ class Queue(ProcessBound):
         """Check that jobs may be taken here; the child of a fork becomes a worker of its own."""
         worker = self._parts.worker
         if worker.is_joined:
-            now_ns = boot_ns()
-            self._upkeep.run(now_ns)
             return
         if worker.closed:
             raise ClosedError("the queue was closed: open it again", path=self._parts.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from itertools import islice
 
@@ -14,7 +15,7 @@ _KEPT_MOST = 4 * MOST  # records that are kept for jobs of this process
 
 
 class Scanner:
-    """Read a log for the workers of this process; one thread at a time uses it.
+    """Read a log for the workers of this process; one thread at a time is in it.
 
     Parameters
     ----------
@@ -30,11 +31,14 @@ class Scanner:
         self._tailer: Tailer = log.tailer(start=max(table.scan, log.first_position))
         self._reader: Tailer = log.tailer(on_damage="skip")
         self._log = log
+        self._lock = threading.RLock()
         self._busy = False
         self._records: dict[int, Record] = {}
 
     def __enter__(self) -> Scanner:
+        self._lock.acquire()
         if self._busy:
+            self._lock.release()
             raise InUseError(
                 "this thread is taking a job, and a signal handler or a finaliser that interrupted "
                 "it takes one, too: take it later",
@@ -45,6 +49,7 @@ class Scanner:
 
     def __exit__(self, *_: object) -> None:
         self._busy = False
+        self._lock.release()
 
     def scan(self, most: int) -> bool:
         """Add records to the leases; return whether there were any, or another worker was faster."""
@@ -103,4 +108,5 @@ class Scanner:
 
     def forked(self) -> None:
         """In the child of a fork: another thread may have been in it."""
+        self._lock = threading.RLock()
         self._busy = False

@@ -25,7 +25,7 @@ class Upkeep:
     def __init__(self, parts: Parts, finishing: Finishing) -> None:
         self._parts = parts
         self._finishing = finishing
-        self._due_ns = 0
+        self.due_ns = 0
         self._orphans_due_ns = 0
         self._terms_version = parts.table.terms_version
 
@@ -43,9 +43,9 @@ class Upkeep:
 
     def run(self, now_ns: int) -> None:
         """Do what is due."""
-        if now_ns < self._due_ns:
+        if now_ns < self.due_ns:
             return
-        self._due_ns = now_ns + _EVERY_NS
+        self.due_ns = now_ns + _EVERY_NS
         parts = self._parts
         self.rescue(now_ns)
         if parts.worker.file.is_replaced():

@@ -25,8 +25,6 @@ class Worker:
 
     Attributes
     ----------
-    reading : threading.RLock
-        Held by the thread that reads the log for this process.
     closed : bool
         The queue was closed here.
     """
@@ -36,7 +34,6 @@ class Worker:
         self.reads_only = reads_only
         self._lock: LifeLock | None = None
         self._joining = threading.Lock()
-        self.reading = threading.RLock()
         self.closed = False
         _workers.add(self)
 
@@ -80,7 +77,6 @@ class Worker:
         self.table.leave()
         self._lock = None
         self._joining = threading.Lock()
-        self.reading = threading.RLock()
 
 
 def _forked() -> None:

@@ -40,6 +40,7 @@ cdef class Lease:
     cdef readonly unsigned int attempt, flags, cause, worker, generation
     cdef readonly uint64_t print
     cdef public object queue, record
+    cdef public object finished  # how, once it is
 
 
 cdef class LeaseTable:
@@ -213,7 +214,7 @@ cdef class LeaseTable:
         # The slots of held jobs do not change, except by the end of a lease.
         jobs = []
         for i in range(count):
-            job = job_class.__new__(job_class)
+            job = <Lease>Lease.__new__(job_class)
             self.describe(job, leases[i])
             job.queue = queue
             jobs.append(job)
