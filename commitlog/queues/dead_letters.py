@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,12 +131,12 @@ class DeadLetters:
         assert log is not None
         log.append(letter.at.to_bytes(8, "little"), type=_GONE, sync=True)
 
-    def clear(self) -> int:
-        """Remove all letters; return how many there were."""
-        letters = list(self)
-        for letter in letters:
-            self.remove(letter)
-        return len(letters)
+    def remove_places(self, places: Iterable[Place]) -> None:
+        """Remove the letters of jobs that are to be done again."""
+        wanted = set(places)
+        for letter in list(self) if wanted else ():
+            if letter.place in wanted:
+                self.remove(letter)
 
 
 def _letter_of(record: Record) -> DeadLetter:

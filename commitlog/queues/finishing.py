@@ -120,7 +120,7 @@ class Finishing:
         if not table.is_held(job):
             raise self._lost([job], "released")
         now_ns = time.time_ns()
-        known = self.history(job, job.attempt - 1)
+        known = self.history(job)
         tried = Tried(
             place_of(job),
             2 * job.attempt + 1,
@@ -152,21 +152,24 @@ class Finishing:
         if self.parts.table.is_watched:
             self.parts.view.wake_readers()
 
-    def history(self, job: Lease, attempts: int) -> tuple[dict[str, Any], ...]:
-        """Return the failures of a job that was handed out so often before."""
+    def history(self, job: Lease) -> tuple[dict[str, Any], ...]:
+        """Return the failures of a job that are noted."""
         known = self.parts.state.read_tried(job.history)
-        history = () if known is None or known.place.position != job.position else known.history
-        if job.cause in _CAUSES:
-            what = _CAUSES[job.cause]
-            history = (*history, failure(attempts, what, "", time.time_ns()))
-        return history
+        return () if known is None or known.place.position != job.position else known.history
+
+    def history_until(self, job: Lease, attempts: int) -> tuple[dict[str, Any], ...]:
+        """Return them with the last one, of a job that was handed out so often before."""
+        known = self.history(job)
+        if job.cause not in _CAUSES:
+            return known
+        return (*known, failure(attempts, _CAUSES[job.cause], "", time.time_ns()))
 
     # --- dead letters -----------------------------------------------------------------------------
 
     def reject(self, job: Job, reason: str) -> None:
         """Make a held job a dead letter. That it was rejected is durable before there is one."""
         table, now_ns = self.parts.table, time.time_ns()
-        known = self.history(job, job.attempt - 1)
+        known = self.history(job)
         history = (*known, failure(job.attempt, "rejected", reason, now_ns))
         tried = Tried(place_of(job), 2 * job.attempt + 1, 0, history)
         if not table.is_held(job):
@@ -181,7 +184,7 @@ class Finishing:
 
     def bury_spent(self, job: Job) -> None:
         """Bury a job that was handed out for the last time, or whose burial was not completed."""
-        history = self.history(job, job.attempt)
+        history = self.history_until(job, job.attempt)
         last = history[-1] if history else {"what": "", "reason": ""}
         reason = last["reason"]
         if last["what"] != "rejected":
@@ -198,7 +201,7 @@ class Finishing:
     def discard(self, job: Job, reason: str) -> None:
         """Bury a job whose record is lost."""
         self.parts.table.doom(job)
-        self._bury(job, reason, self.history(job, job.attempt))
+        self._bury(job, reason, self.history_until(job, job.attempt))
         job.finished = "rejected"
 
     def _bury(self, job: Job, reason: str, history: Sequence[dict[str, Any]]) -> None:

@@ -83,7 +83,7 @@ class HandingOut:
         now_ns = time.time_ns()
         tried = []
         for job in jobs:
-            history = self._finishing.history(job, job.attempt - 1)
+            history = self._finishing.history_until(job, job.attempt - 1)
             tried.append(Tried(place_of(job), 2 * job.attempt, 0, history))
         places = self._parts.state.append_tried(tried, sync=True)
         failpoint("attempt noted")

@@ -132,10 +132,11 @@ class LeasesFile:
             yield
 
     @contextlib.contextmanager
-    def compacting(self) -> Iterator[bool]:
-        """Try to be the one process that writes a base, for the length of a `with`."""
+    def compacting(self, wait_s: float = 0) -> Iterator[bool]:
+        """Try to be the one that writes a base or terms, for the length of a `with`."""
         with contextlib.closing(self._lock(COMPACTING)) as lock:
-            yield lock.acquire("exclusive")
+            waiting = attempts(wait_s, f"the process that compacts the queue {self.folder}")
+            yield any(lock.acquire("exclusive") for _ in waiting)
 
     def take_worker(self) -> tuple[int, LifeLock]:
         """Lock the byte of a worker; return its number."""

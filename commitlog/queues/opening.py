@@ -34,7 +34,7 @@ from commitlog.queues.recovery import restore, settled
 from commitlog.queues.scanner import Scanner
 from commitlog.queues.state_log import Beginning, StateLog
 from commitlog.queues.terms import GivenTerms, Order, Terms, given_terms
-from commitlog.queues.upkeep import move_hold, write_base
+from commitlog.queues.upkeep import Upkeep, move_hold, write_base
 from commitlog.queues.worker import Worker
 from commitlog.types import Mode, Start
 
@@ -240,7 +240,7 @@ class _Opening:
             state = StateLog(self._folder)
             undo.callback(state.close)
             beginning = self._agreed(state)
-            parts = self._joined(file, state, beginning, wants, decode, sync)
+            parts = self._joined(file, state, dead, beginning, wants, decode, sync)
             undo.callback(parts.worker.leave)
         return parts, dead
 
@@ -277,7 +277,7 @@ class _Opening:
         return known
 
     def _agreed(self, state: StateLog) -> Beginning:
-        """Return the terms of the queue; those of a new one, or changed ones, are durable then."""
+        """Return the terms of the queue; those of a new one are durable then."""
         uuid, known = self._view.identity.uuid.hex(), state.beginning()
         if known is not None and known.uuid != uuid:
             raise CorruptQueueError(
@@ -286,10 +286,9 @@ class _Opening:
             )
         if known is None:
             new = Beginning(uuid, self._first(), self._given.over(Terms()))
-        elif self._change:
-            new = known._replace(terms=self._given.over(known.terms))
         else:
-            self._given.check_agree(known.terms, self._folder)
+            if not self._change:
+                self._given.check_agree(known.terms, self._folder)
             return known
         state.begin(new)
         failpoint("terms noted")
@@ -308,6 +307,7 @@ class _Opening:
         self,
         file: LeasesFile,
         state: StateLog,
+        dead: DeadLetters,
         beginning: Beginning,
         wants: Wants,
         decode: Decode,
@@ -331,17 +331,19 @@ class _Opening:
             table.format(left.scan, beginning.terms.table_terms, suspect_below)
             prints = left.prints
         parts = self._parts(file, state, beginning, wants, decode, sync)
+        finishing = Finishing(parts, dead)
         accepting = parts.worker.join()
         if not is_valid:
             restore(self._log, state, table, left, wants, is_suspect=not is_clean)
-            write_base(parts, is_clean=False, prints=prints)
+            dead.remove_places(left.again)
+            write_base(parts, prints=prints)
             move_hold(parts, table.low())
             table.set_identity(file.identity)
             failpoint("leases made")
         else:
-            if self._change:
-                table.change_terms(beginning.terms.table_terms)
-            Finishing(parts, DeadLetters(self._folder, 0, "r")).complete(accepting)
+            finishing.complete(accepting)
             if is_first:
                 state.append(b"", notes.OPENED, sync=True)
+        if self._change:
+            Upkeep(parts, finishing).change_terms(self._given)
         return parts

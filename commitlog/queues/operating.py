@@ -18,6 +18,7 @@ from commitlog.queues.parts import Parts
 from commitlog.queues.upkeep import move_hold, write_base
 
 _PURGED_AT_ONCE = 1000
+_PATIENCE_S = 10.0
 _FOREVER_NS = (1 << 63) - 1
 
 
@@ -44,7 +45,9 @@ class Operating:
             if self._is_there(letter):  # the hold keeps it from now on
                 parts.state.append(notes.encode_again(letter.place), notes.AGAIN, sync=True)
                 failpoint("requeue noted")
-                parts.table.restore(tuple(letter.place), 0, 0, -1, 0)
+                if not any(job[1] == letter.position for job in parts.table.snapshot()[1]):
+                    parts.table.restore(tuple(letter.place), 0, 0, -1, 0)
+                failpoint("requeued")
             elif letter.value is not None:
                 parts.log.append(letter.value, key=letter.key, type=letter.type, sync=True)
             self._dead.remove(letter)
@@ -111,7 +114,9 @@ class Operating:
                 table = parts.table
                 self._finishing.complete(table.orphan(table.worker, table.generation))
                 if not worker.file.has_other_workers(worker.number):
-                    write_base(parts, is_clean=table.acquired == 0)
+                    with worker.file.compacting(_PATIENCE_S) as is_ours:
+                        if is_ours:
+                            write_base(parts, is_clean=table.acquired == 0)
                 worker.closed = True
                 worker.leave()
             self._finishing.wake()

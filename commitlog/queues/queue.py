@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, SupportsIndex
 
-from commitlog import CommitLog
+from commitlog import CommitLog, Record
 from commitlog.base.option import counted
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
@@ -261,7 +261,7 @@ class Queue(ProcessBound):
             worker_in_flight=worker_in_flight,
             order=order,
         )
-        self._upkeep.change_terms(given.over(self._parts.terms))
+        self._upkeep.change_terms(given)
         return self._parts.terms
 
     def stats(self) -> QueueStats:
@@ -271,6 +271,45 @@ class Queue(ProcessBound):
     def dead(self) -> Iterator[DeadLetter]:
         """Iterate over the dead letters, oldest first."""
         return iter(self._dead)
+
+    def requeue(self, letters: Iterable[DeadLetter] | None = None) -> int:
+        """Make dead letters jobs again, with all their attempts; return how many.
+
+        Parameters
+        ----------
+        letters : iterable of DeadLetter, optional
+            Some that `dead` returned; all by default. If the log has a record no more, it is
+            appended again, for all queues of the log.
+        """
+        self._working()
+        return self._operating.requeue(list(self.dead() if letters is None else letters))
+
+    def purge(self) -> int:
+        """Accept all jobs that are in the log now and that no worker holds; return how many."""
+        self._working()
+        return self._operating.purge()
+
+    def drain(self, timeout: Duration = 60) -> bool:
+        """Hand out no more jobs, in any process, and wait until none is held.
+
+        `resume` goes on.
+
+        Returns
+        -------
+        bool
+            False if jobs were still held after `timeout`; the queue stays paused.
+        """
+        self._working()
+        return self._operating.pause(parse_duration(timeout, "timeout"))
+
+    def resume(self) -> None:
+        """Hand out jobs again after `drain`."""
+        self._working()
+        self._operating.resume()
+
+    def peek(self, most: SupportsIndex = 10) -> list[Record]:
+        """Return the oldest records that are not finished, without taking them."""
+        return self._operating.peek(_batch(most, "most"))
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self._parts.log.path!r}>"

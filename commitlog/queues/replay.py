@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from commitlog.queues import notes
-from commitlog.queues.notes import Base, Print, Tried
+from commitlog.queues.notes import Base, Place, Print, Tried
 from commitlog.queues.spans import Span, Spans
 
 
@@ -28,12 +28,15 @@ class Settled(NamedTuple):
         What is known of jobs that were handed out, by their positions.
     prints : list of Print
         The fingerprints that the log still has.
+    again : list of Place
+        Jobs that were dead letters, and are to be done again.
     """
 
     scan: int
     gaps: list[Span]
     tried: dict[int, Tried]
     prints: list[Print]
+    again: list[Place]
 
 
 class Replay:
@@ -56,6 +59,7 @@ class Replay:
         self._done.add(0, start)
         self._tried: dict[int, Tried] = {}
         self._prints: list[Print] = []
+        self._again: dict[int, Place] = {}
 
     def begin(self, base: Base) -> None:
         """Begin at a base: then take all records from its `since` on."""
@@ -89,6 +93,7 @@ class Replay:
             place = notes.decode_again(value)
             self._done.remove(place.start, place.stop)
             self._tried.pop(place.position, None)
+            self._again[place.position] = place
         elif kind == notes.OPENED:
             self.is_clean = False
         elif kind not in (notes.TERMS, notes.BASE):
@@ -129,4 +134,5 @@ class Replay:
                 scan = max(scan, place.stop)
         done.remove(end, 1 << 62)
         left = {position: each for position, each in tried.items() if position not in done}
-        return Settled(scan, done.gaps(self._start, scan), left, self._prints)
+        again = [place for position, place in self._again.items() if position not in done]
+        return Settled(scan, done.gaps(self._start, scan), left, self._prints, again)

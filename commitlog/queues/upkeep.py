@@ -6,14 +6,15 @@ import logging
 from collections.abc import Sequence
 
 from commitlog.base.failpoint import failpoint
-from commitlog.errors import CommitLogError, IOFailureError
+from commitlog.errors import CommitLogError, IOFailureError, OpenTimeoutError
 from commitlog.queues.finishing import Finishing
 from commitlog.queues.notes import Place, Print, Tried
 from commitlog.queues.parts import Parts
 from commitlog.queues.recovery import wall_time
-from commitlog.queues.terms import Terms
+from commitlog.queues.terms import GivenTerms
 
 _EVERY_NS = 250_000_000
+_PATIENCE_S = 10.0
 _ROUND_NS = 5_000_000  # between looks for dead workers
 
 _logger = logging.getLogger("commitlog")
@@ -63,18 +64,29 @@ class Upkeep:
         if parts.state.needs_base(parts.table.base):
             with parts.worker.file.compacting() as is_ours:
                 if is_ours and parts.state.needs_base(parts.table.base):
-                    write_base(parts, is_clean=False)
+                    write_base(parts)
 
-    def change_terms(self, terms: Terms) -> None:
+    def change_terms(self, given: GivenTerms) -> None:
         """Change the terms for all workers."""
         parts = self._parts
-        parts.beginning = parts.beginning._replace(terms=terms)
-        parts.state.begin(parts.beginning)
-        parts.table.change_terms(terms.table_terms)
+        with parts.worker.file.compacting(_PATIENCE_S) as is_ours:
+            if not is_ours:
+                raise OpenTimeoutError(
+                    f"another process has been compacting this queue for {_PATIENCE_S:g} s: try "
+                    "again",
+                    path=parts.folder,
+                )
+            known = parts.state.beginning() or parts.beginning
+            parts.beginning = known._replace(terms=given.over(known.terms))
+            parts.state.begin(parts.beginning)
+            failpoint("terms noted")
+            parts.table.change_terms(parts.terms.table_terms)
 
 
-def write_base(parts: Parts, *, is_clean: bool, prints: Sequence[Print] = ()) -> None:
-    """Note all of the queue durably, let retention delete what is done, and shorten the state."""
+def write_base(parts: Parts, *, is_clean: bool = False, prints: Sequence[Print] = ()) -> None:
+    """Note all of the queue durably, let retention delete what is done, and shorten the state. The
+    caller is the one that compacts.
+    """
     state, table = parts.state, parts.table
     since = state.end
     # What was noted before is in the table; what is noted from now on is read again.
@@ -100,7 +112,7 @@ def write_base(parts: Parts, *, is_clean: bool, prints: Sequence[Print] = ()) ->
         scan,
         [each for each in known_prints if each.position < each.stop <= scan],
         jobs,
-        parts.beginning,
+        state.beginning() or parts.beginning,
         is_clean=is_clean,
     )
     failpoint("base written")

@@ -302,6 +302,8 @@ cdef class LeaseTable:
         cdef bytes note = PyBytes_FromStringAndSize(NULL, _DONE_HEAD + 16 * count)
         cdef char *head = PyBytes_AS_STRING(note)
         cdef int64_t *spans = <int64_t *>(head + _DONE_HEAD)
+        if self.worker >= CLQ_WORKERS:
+            return held, b""  # in the child of a fork, or closed
         self.lock()
         for job in jobs:
             if not clq_is_held(self.table, job.lease, self.worker):
