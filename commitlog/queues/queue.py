@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, SupportsIndex
@@ -11,9 +12,17 @@ from commitlog import CommitLog, Record
 from commitlog.base.option import counted
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration
-from commitlog.errors import ClosedError, InvalidOptionError, NoJobError, ReadOnlyError
+from commitlog.errors import (
+    ClosedError,
+    InvalidOptionError,
+    NoJobError,
+    ReadOnlyError,
+    RecordTooLargeError,
+)
 from commitlog.queues.compiled.leases import MOST
 from commitlog.queues.dead_letters import DeadLetter, DeadLetters
+from commitlog.queues.delays import delays_of
+from commitlog.queues.due_time import due_of
 from commitlog.queues.finishing import Finishing
 from commitlog.queues.handing_out import HandingOut
 from commitlog.queues.job import Job
@@ -212,17 +221,46 @@ class Queue(ProcessBound):
         key: bytes | None = None,
         type: int = 0,
         after: Duration | None = None,
-        at: object = None,
+        at: dt.datetime | str | int | None = None,
         sync: bool | None = None,
     ) -> int:
-        """Append a job to the log, for all of its queues; return its position.
+        """Append a job to the log, for all of its queues; at once, or later.
+
+        A delayed job is durable, or not, as an append is. One of the processes that have a queue of
+        the log open appends it when its time has come, exactly once. Its timestamp is of then.
 
         Parameters
         ----------
         value, key, type, sync
             As for `CommitLog.append`.
+        after : float or str, optional
+            How much later, up to 366 days.
+        at : datetime, str or int, optional
+            When: with a time zone; or a text such as ``"2027-05-01T12:30"``, in UTC; or nanoseconds
+            since 1970. A time that has passed is now.
+
+        Returns
+        -------
+        int
+            The position of the record; -1 for a delayed job, which has none yet.
         """
-        return self._parts.log.append(value, key=key, type=type, sync=sync)
+        due_ns = due_of(after, at)
+        if due_ns is None:
+            return self._parts.log.append(value, key=key, type=type, sync=sync)
+        log = self._parts.log
+        if log.mode == "r" or self._parts.worker.reads_only:
+            raise ReadOnlyError("the log is open with mode 'r'", path=log.path)
+        most = log.largest_value - (0 if key is None else len(key))
+        if len(value) > most:
+            raise RecordTooLargeError(
+                f"the value has {len(value)} bytes, and a record of this log with its key at most "
+                f"{most}: create the log with a larger segment_size",
+                path=log.path,
+                size=len(value),
+                limit=most,
+            )
+        delays_of(log).put(log, value, key, type, due_ns, sync)
+        return -1
 
     # --- state ------------------------------------------------------------------------------------
 

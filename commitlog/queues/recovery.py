@@ -24,7 +24,7 @@ def settled(log: CommitLog, state: StateLog, beginning: Beginning) -> tuple[Sett
     replay = state.replay(beginning.start)
 
     def has(print: Print) -> bool:
-        return _has(log, print)
+        return has_record(log, print)
 
     end = replay.trusted_end(has)
     if end < replay.noted_end:
@@ -37,7 +37,7 @@ def settled(log: CommitLog, state: StateLog, beginning: Beginning) -> tuple[Sett
     return replay.settle(end, has), replay.is_clean
 
 
-def _has(log: CommitLog, print: Print) -> bool:
+def has_record(log: CommitLog, print: Print) -> bool:
     """Return whether the log has a record, or has deleted it."""
     if print.position < log.first_position:
         return True

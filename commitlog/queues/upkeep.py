@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError, IOFailureError, OpenTimeoutError
+from commitlog.queues.delays import delays_of
 from commitlog.queues.finishing import Finishing
 from commitlog.queues.notes import Place, Print, Tried
 from commitlog.queues.parts import Parts
@@ -49,6 +50,7 @@ class Upkeep:
         self.due_ns = now_ns + _EVERY_NS
         parts = self._parts
         self.rescue(now_ns)
+        delays_of(parts.log).run(parts.log)
         if parts.worker.file.is_replaced():
             raise IOFailureError(
                 "`leases` was deleted or replaced while the queue is open: close the queue in every "

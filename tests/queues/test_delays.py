@@ -1,0 +1,131 @@
+"""Jobs that are put with a delay."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import commitlog
+from commitlog.errors import InvalidOptionError, RecordTooLargeError
+from commitlog.queues.due_index import DueIndex
+from tests.steps import die_at, replace_hook
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+def test_delayed_job_comes_when_it_is_due(path: Path) -> None:
+    with commitlog.queue(path, "jobs") as queue:
+        before = time.time_ns()
+        assert queue.put(b"late", key=b"k", type=3, after="60ms") == -1
+        queue.put(b"now")
+        assert queue.take(0).value == b"now"
+        job = queue.take("30s")
+        assert (job.value, job.key, job.type) == (b"late", b"k", 3)
+        assert job.record.timestamp_ns - before >= 60_000_000
+
+
+def test_time_that_has_passed_is_now(path: Path) -> None:
+    with commitlog.queue(path, "jobs") as queue:
+        queue.put(b"a", at="2020-01-01")
+        assert queue.take("30s").value == b"a"
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"after": -1},
+        {"after": "soon"},
+        {"at": "never"},
+        {"at": dt.datetime(2030, 1, 1)},  # noqa: DTZ001
+        {"at": -5},
+        {"after": 1, "at": 5},
+    ],
+)
+def test_invalid_time_is_refused(path: Path, when: dict[str, object]) -> None:
+    with commitlog.queue(path, "jobs") as queue, pytest.raises(InvalidOptionError):
+        queue.put(b"a", **when)  # type: ignore[arg-type]
+
+
+def test_delayed_job_that_fits_no_record_is_refused(path: Path) -> None:
+    with commitlog.queue(path, "jobs", segment_size="64KiB") as queue:
+        with pytest.raises(RecordTooLargeError):
+            queue.put(b"x" * 60_000, after=1)
+
+
+def test_delayed_job_outlives_its_process(path: Path, until: Callable[..., None]) -> None:
+    with commitlog.queue(path, "jobs") as queue:
+        queue.put(b"a", after="100ms")
+    with commitlog.queue(path, "jobs") as queue:
+        assert queue.take("30s").value == b"a"
+        assert queue.take_many(1, "300ms") == []
+
+
+def test_kill_at_each_step_of_a_move_neither_loses_nor_repeats(tmp_path: Path) -> None:
+    step, is_killed = 0, True
+    while is_killed:
+        step += 1
+        path = tmp_path / f"log{step}"
+        with commitlog.queue(path, "jobs"):
+            pass
+        pid = os.fork()
+        if pid == 0:
+            with commitlog.queue(path, "jobs") as queue:
+                replace_hook(die_at(step))
+                for number in range(3):
+                    queue.put(b"%d" % number, at=number + 1)
+                jobs = [queue.take("30s") for _ in range(3)]
+                queue._parts.log.flush()
+                del jobs
+                os._exit(0)
+        is_killed = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+        with commitlog.queue(path, "jobs") as queue:
+            queue.put(b"last", at=5)
+            jobs = []
+            while not jobs or jobs[-1].value != b"last":
+                jobs.append(queue.take("30s"))
+            assert queue.take_many(1, "50ms") == []
+        with commitlog.open(path, "r") as log:
+            values = [record.value for record in log.tailer()]
+        assert len(values) == len(set(values)), f"step {step}: {values}"
+        assert values[-1] == b"last"
+        put = [value for value in values if value != b"last"]
+        assert put == [b"0", b"1", b"2"][: len(put)]
+    assert step > 5
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1000)), unique_by=lambda job: job[1]),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1001, 2000)), unique_by=lambda job: job[1]),
+)
+def test_due_index_pops_by_time(
+    first: list[tuple[int, int]], then: list[tuple[int, int]]
+) -> None:
+    import numpy as np
+
+    table = np.array(first, np.int64).reshape(-1, 2)
+    index = DueIndex(table[:, 0], table[:, 1])
+    for due, position in then:
+        index.add(due, position)
+    jobs = {position: due for due, position in (*first, *then)}
+    assert index.lowest == min(jobs, default=None)
+    popped = []
+    for now in range(0, 51, 7):
+        found = index.pop_due(now, 3)
+        while found:
+            assert all(jobs[position] <= now for position in found)
+            popped += found
+            found = index.pop_due(now, 3)
+    rest = {position for position, due in jobs.items() if due > 49}
+    assert sorted(popped) == sorted(jobs.keys() - rest)
+    assert [jobs[each] for each in popped] == sorted(jobs[each] for each in popped)
+    assert len(index) == len(rest)
