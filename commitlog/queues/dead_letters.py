@@ -16,7 +16,9 @@ from commitlog.queues.notes import Place
 
 _FOLDER = "dead"
 _LETTER, _GONE = 1, 2  # the types of its records
-_HEAD = struct.Struct("<qqqQQqIIBI")  # the place, time, type, attempts, has a record, length of JSON
+_HEAD = struct.Struct(
+    "<qqqQQqIIBI"
+)  # the place, time, type, attempts, has a record, length of JSON
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,9 @@ class DeadLetters:
         place: Place,
         record: Record | None,
         attempts: int,
+        *,
         reason: str,
         history: Sequence[dict[str, Any]],
-        now_ns: int,
     ) -> None:
         """Append a letter durably."""
         log = self._opened()
@@ -102,9 +104,7 @@ class DeadLetters:
         )
         value = b"" if record is None else record.value
         key = None if record is None else record.key
-        log.append(
-            head + text + value, key=key, type=_LETTER, timestamp_ns=now_ns, sync=True
-        )
+        log.append(head + text + value, key=key, type=_LETTER, sync=True)
 
     def has(self, place: Place) -> bool:
         """Return whether there is a letter of a job."""

@@ -7,7 +7,7 @@ steps, so that a crash at any of them neither loses nor repeats it:
 2. the job is appended to the log by the producer `queue delayed` with that number, which makes a
    repeat harmless;
 3. the log is flushed, and then a MOVED with that number is durable here, with the fingerprint of
-   the log's last such record: a log that does not have it is an older copy, and gets the jobs again.
+   the log's last such record: a log that lacks it is an older copy, and gets the jobs again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Loaded(NamedTuple):
     highest number, and where to read on.
     """
 
-    index: DueIndex
+    due: DueIndex
     unsure: list[Move]
     number: int
     end: int

@@ -56,6 +56,7 @@ class Delays:
         value: bytes,
         key: bytes | None,
         type: int,
+        *,
         due_ns: int,
         sync: bool | None,
     ) -> int:
@@ -96,9 +97,7 @@ class _Mover(Service):
     def run(self) -> None:
         folder = os.open(os.path.dirname(path_of(self._log.path)), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            lock = LifeLock(
-                lambda: open_lock_file(_LOCK_NAME, folder), kind=None, span=byte(0)
-            )
+            lock = LifeLock(lambda: open_lock_file(_LOCK_NAME, folder), kind=None, span=byte(0))
         finally:
             os.close(folder)
         with contextlib.closing(lock):
@@ -112,7 +111,7 @@ class _Mover(Service):
         """Move jobs until the end."""
         view = view_of(self._delayed.log)
         loaded = self._delayed.load(lambda print: has_record(self._log, print))
-        index, self._number = loaded.index, loaded.number
+        index, self._number = loaded.due, loaded.number
         if loaded.unsure:
             self._complete(loaded.unsure)
         with self._delayed.log.tailer(start=loaded.end) as tailer:

@@ -13,7 +13,7 @@ _Table = NDArray[np.int64]
 
 
 class DueIndex:
-    """Positions and their times. New ones go to a small heap, which is merged into sorted arrays."""
+    """Positions and their times. New ones go to a small heap, which is merged into arrays."""
 
     def __init__(self, due: _Table | None = None, positions: _Table | None = None) -> None:
         self._due: _Table = np.empty(0, np.int64) if due is None else due
@@ -49,7 +49,7 @@ class DueIndex:
 
     def pop_due(self, now_ns: int, most: int) -> list[int]:
         """Remove and return up to `most` positions that are due, by their times."""
-        found = []
+        found: list[int] = []
         while len(found) < most:
             due_ns = self.next_ns
             if due_ns is None or due_ns > now_ns:

@@ -59,7 +59,7 @@ class Finishing:
             lost[0].check()
             raise self._lost(lost, "accepted")
 
-    def _finish(self, held: list[Lease], note: bytes, kind: int, sync: bool) -> None:
+    def _finish(self, held: list[Any], note: bytes, kind: int, sync: bool) -> None:
         """Note jobs as done, then free their slots."""
         parts = self.parts
         try:
@@ -211,7 +211,7 @@ class Finishing:
         """
         place = place_of(job)
         if not job.flags & (SUSPECT | DYING) or not self.dead.has(place):
-            self.dead.append(place, job.record, job.attempt, reason, history, time.time_ns())
+            self.dead.append(place, job.record, job.attempt, reason=reason, history=history)
         failpoint("letter written")
         held, note = self.parts.table.begin_accept([job], self.parts.state.end)
         if not held:

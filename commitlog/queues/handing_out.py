@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from commitlog.base.failpoint import failpoint
 from commitlog.queues.compiled.leases import DYING, PENDING
 from commitlog.queues.finishing import Finishing, place_of
@@ -80,7 +78,6 @@ class HandingOut:
         return left
 
     def _note_attempts(self, jobs: list[Job]) -> None:
-        now_ns = time.time_ns()
         tried = []
         for job in jobs:
             history = self._finishing.history_until(job, job.attempt - 1)
@@ -103,4 +100,4 @@ class HandingOut:
 
 def _has_special(jobs: list[Job]) -> bool:
     """Return whether one is not handed out for the first time."""
-    return jobs[0].flags != 0 if len(jobs) == 1 else any([job.flags for job in jobs])
+    return jobs[0].flags != 0 if len(jobs) == 1 else any(job.flags for job in jobs)

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from commitlog import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration
 from commitlog.errors import ClosedError, ForkedError, JobFinishedError
 from commitlog.queues.compiled.leases import Lease
+from commitlog.queues.parts import Parts
 
-if TYPE_CHECKING:
-    from commitlog.queues.finishing import Finishing
+Kind = type[BaseException]
 
+
+class JobEnds(Protocol):
+    """What finishes the jobs of a process."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def parts(self) -> Parts: ...
+    def accept(self, jobs: list[Job], sync: bool | None = None) -> None: ...
+    def release(self, job: Job, after: Duration | None, reason: str) -> None: ...
+    def give_back(self, job: Job, error: Exception) -> None: ...
+    def return_untried(self, jobs: list[Job]) -> None: ...
+    def reject(self, job: Job, reason: str) -> None: ...
+    def renew(self, job: Job) -> None: ...
 
 
 class Job(ProcessBound, Lease):
@@ -35,7 +49,7 @@ class Job(ProcessBound, Lease):
     __slots__ = ("_message",)
     _instead = "take the job in the process that handles it"
     record: Record
-    queue: Finishing
+    queue: JobEnds
 
     @property
     def value(self) -> Any:
@@ -132,7 +146,7 @@ class Job(ProcessBound, Lease):
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        kind: Kind | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
@@ -151,5 +165,3 @@ class Job(ProcessBound, Lease):
             f"<Job of queue {self.queue.parts.name!r}, position {self.position}, attempt "
             f"{self.attempt}, {state}>"
         )
-
-

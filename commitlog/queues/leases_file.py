@@ -59,9 +59,7 @@ class LeasesFile:
         with translate_errors(self.folder, "open the leases of the queue"):
             while True:
                 try:
-                    fd = open_regular(
-                        NAME, os.O_RDWR if writable else os.O_RDONLY, dir_fd=self._fd
-                    )
+                    fd = open_regular(NAME, os.O_RDWR if writable else os.O_RDONLY, dir_fd=self._fd)
                 except FileNotFoundError:
                     if not writable:
                         raise
@@ -120,7 +118,7 @@ class LeasesFile:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Have the queue for the length of a `with`, in which others neither open nor recover it."""
+        """Have the queue for the length of a `with`: no other process opens it meanwhile."""
         with contextlib.closing(self._lock(_OPENING)) as lock:
             waiting = attempts(_OPEN_S, f"the process that opens the queue {self.folder}")
             if not any(lock.acquire("exclusive") for _ in waiting):

@@ -3,15 +3,15 @@
 | type | name | value |
 | --- | --- | --- |
 | 1 | TERMS | JSON: the log's uuid, where the queue began, and its terms; the newest counts |
-| 2 | BASE | all of the queue at one moment; the newest counts, and all records from its `since` on |
+| 2 | BASE | all of the queue at one moment; the newest counts, and all from its `since` on |
 | 3 | DONE | `position, print, n`, then n spans `start, stop` of jobs that were accepted |
 | 4 | DEAD | as DONE: the jobs have become dead letters |
-| 5 | TRIED | one job that is not done: its span, key, print, attempt, time to wait for, and history |
+| 5 | TRIED | one job that is not done: span, key, print, attempt, until when it waits, history |
 | 6 | AGAIN | a job that was done, and is to be done again: its span, key and print |
 | 7 | OPENED | nothing: from here on jobs are handed out again, after a base that is clean |
 
-`print` is a fingerprint of the record at `position`, the highest of the note: a log that has another
-record there was cut, or is another copy, and the note does not count.
+`print` is a fingerprint of the record at `position`, the highest of the note: a log that has
+another record there was cut, or is another copy, and the note does not count.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Unpack
 
 from commitlog import CommitLog, Record
 from commitlog import open as open_log
@@ -16,8 +16,8 @@ from commitlog.base.path import make_directory, translate_errors
 from commitlog.base.units import Duration
 from commitlog.errors import (
     CorruptQueueError,
-    InvalidOptionError,
     InUseError,
+    InvalidOptionError,
     LogLockedError,
     QueueNotFoundError,
     ReadOnlyError,
@@ -42,8 +42,14 @@ if TYPE_CHECKING:
     from commitlog.topics import Topic
 
 FOLDER = "queues"
-Wants = Callable[[Record], bool] | None
-Decode = Callable[[Record], Any] | None
+
+
+class Reading(NamedTuple):
+    """Which records are jobs, what makes their values, and whether acceptances are durable."""
+
+    wants: Callable[[Record], bool] | None
+    decode: Callable[[Record], Any] | None
+    sync: bool
 
 
 def open_queue(
@@ -136,9 +142,8 @@ def open_queue(
         opened, owns_log = _log_of(log, topic, mode, overrides)
         if owns_log:
             undo.callback(opened.close)
-        wants, decode = _readers(topic)
         opening = _Opening(opened, title, given, start, change=change, reads_only=mode == "r")
-        parts, dead = opening.open(undo, wants, decode, sync=sync)
+        parts, dead = opening.open(undo, _reading(topic, sync=sync))
         queue = Queue(parts, dead, owns_log=owns_log)
         undo.pop_all()
     if not owns_log:
@@ -171,14 +176,13 @@ def _log_of(
         return open_log(log, "r", **overrides), True
 
 
-def _readers(topic: Topic[Any] | None) -> tuple[Wants, Decode]:
-    """Return which records are jobs, and what makes their values."""
+def _reading(topic: Topic[Any] | None, *, sync: bool) -> Reading:
     if topic is None:
-        return None, None
+        return Reading(None, None, sync)
     from commitlog.queues.topic_jobs import TopicJobs
 
     jobs = TopicJobs(topic)
-    return jobs.wants, jobs.decode
+    return Reading(jobs.wants, jobs.decode, sync)
 
 
 def folder_of(view: LogView, name: str) -> str:
@@ -214,9 +218,7 @@ class _Opening:
                 path=log.path,
             )
 
-    def open(
-        self, undo: ExitStack, wants: Wants, decode: Decode, *, sync: bool
-    ) -> tuple[Parts, DeadLetters]:
+    def open(self, undo: ExitStack, reading: Reading) -> tuple[Parts, DeadLetters]:
         if self._reads_only:
             if not StateLog.exists(self._folder):
                 raise QueueNotFoundError(
@@ -235,12 +237,12 @@ class _Opening:
         if self._reads_only:
             state = StateLog(self._folder, mode)
             undo.callback(state.close)
-            return self._parts(file, state, self._known(state), wants, decode, sync), dead
+            return self._parts(file, state, self._known(state), reading), dead
         with file.opening():
             state = StateLog(self._folder)
             undo.callback(state.close)
             beginning = self._agreed(state)
-            parts = self._joined(file, state, dead, beginning, wants, decode, sync)
+            parts = self._joined(file, state, dead, beginning, reading)
             undo.callback(parts.worker.leave)
         return parts, dead
 
@@ -249,9 +251,7 @@ class _Opening:
         file: LeasesFile,
         state: StateLog,
         beginning: Beginning,
-        wants: Wants,
-        decode: Decode,
-        sync: bool,
+        reading: Reading,
     ) -> Parts:
         return Parts(
             self._log,
@@ -260,10 +260,10 @@ class _Opening:
             self._folder,
             Worker(file, reads_only=self._reads_only),
             state,
-            Scanner(self._log, file.table, wants),
+            Scanner(self._log, file.table, reading.wants),
             beginning,
-            sync,
-            decode,
+            reading.sync,
+            reading.decode,
         )
 
     # --- terms ------------------------------------------------------------------------------------
@@ -309,9 +309,7 @@ class _Opening:
         state: StateLog,
         dead: DeadLetters,
         beginning: Beginning,
-        wants: Wants,
-        decode: Decode,
-        sync: bool,
+        reading: Reading,
     ) -> Parts:
         """Become a worker. Whoever is the first one since the machine began makes the leases."""
         is_first = not file.has_other_workers()
@@ -330,11 +328,11 @@ class _Opening:
             suspect_below = 0 if is_clean else self._view.tail_position
             table.format(left.scan, beginning.terms.table_terms, suspect_below)
             prints = left.prints
-        parts = self._parts(file, state, beginning, wants, decode, sync)
+        parts = self._parts(file, state, beginning, reading)
         finishing = Finishing(parts, dead)
         accepting = parts.worker.join()
         if not is_valid:
-            restore(self._log, state, table, left, wants, is_suspect=not is_clean)
+            restore(self._log, state, table, left, reading.wants, is_suspect=not is_clean)
             dead.remove_places(left.again)
             write_base(parts, prints=prints)
             move_hold(parts, table.low())
@@ -347,3 +345,13 @@ class _Opening:
         if self._change:
             Upkeep(parts, finishing).change_terms(self._given)
         return parts
+
+
+def queue_names(path: str) -> list[str]:
+    """Return the names of the queues of the log at a path."""
+    try:
+        names = os.listdir(os.path.join(path, FOLDER))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    folders = {name: os.path.join(path, FOLDER, name) for name in names if name[:1] != "."}
+    return sorted(name for name, folder in folders.items() if StateLog.exists(folder))

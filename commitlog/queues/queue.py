@@ -89,9 +89,7 @@ class Queue(ProcessBound):
         """
         return self._wait(_batch(most, "most"), timeout)
 
-    def taking(
-        self, batch: SupportsIndex = 1, timeout: Duration | None = None
-    ) -> Iterator[Job]:
+    def taking(self, batch: SupportsIndex = 1, timeout: Duration | None = None) -> Iterator[Job]:
         """Iterate over jobs; a job is accepted when the loop asks for the next one.
 
         If the loop is left early, or its body raises, its current job is released, and those of the
@@ -152,7 +150,7 @@ class Queue(ProcessBound):
 
     # --- coroutines -------------------------------------------------------------------------------
 
-    async def take_async(self, timeout: Duration | None = None) -> Job:
+    async def take_async(self, timeout: Duration | None = None) -> Job:  # noqa: ASYNC109
         """As `take`, without blocking the event loop. If it is cancelled, no job is taken."""
         jobs = await self.take_many_async(1, timeout)
         if not jobs:
@@ -162,7 +160,9 @@ class Queue(ProcessBound):
         return jobs[0]
 
     async def take_many_async(
-        self, most: SupportsIndex, timeout: Duration | None = None
+        self,
+        most: SupportsIndex,
+        timeout: Duration | None = None,  # noqa: ASYNC109
     ) -> list[Job]:
         """As `take_many`, without blocking the event loop."""
         count = _batch(most, "most")
@@ -190,7 +190,9 @@ class Queue(ProcessBound):
             view.wait("append", seen, nap_s)
 
     async def taking_async(
-        self, batch: SupportsIndex = 1, timeout: Duration | None = None
+        self,
+        batch: SupportsIndex = 1,
+        timeout: Duration | None = None,  # noqa: ASYNC109
     ) -> AsyncIterator[Job]:
         """As `taking`, for `async for`."""
         while jobs := await self.take_many_async(batch, timeout):
@@ -209,10 +211,13 @@ class Queue(ProcessBound):
         """
         given = list(jobs)
         for job in given:
-            if not isinstance(job, Job) or job.queue is not self._finishing:
+            if not self._is_own(job):
                 raise InvalidOptionError(f"jobs must be jobs of this queue, not {job!r}")
             job.check()
         self._finishing.accept(given, sync)
+
+    def _is_own(self, job: object) -> bool:
+        return isinstance(job, Job) and job.queue is self._finishing
 
     def put(
         self,
@@ -259,7 +264,7 @@ class Queue(ProcessBound):
                 size=len(value),
                 limit=most,
             )
-        delays_of(log).put(log, value, key, type, due_ns, sync)
+        delays_of(log).put(log, value, key, type, due_ns=due_ns, sync=sync)
         return -1
 
     # --- state ------------------------------------------------------------------------------------

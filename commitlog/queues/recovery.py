@@ -9,8 +9,15 @@ from collections.abc import Callable, Iterator
 from commitlog import CommitLog, Record
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError
-from commitlog.queues.compiled.leases import DYING, SLOTS, SUSPECT, LeaseTable, fingerprint, key_hash
-from commitlog.queues.notes import Place, Print, Tried
+from commitlog.queues.compiled.leases import (
+    DYING,
+    SLOTS,
+    SUSPECT,
+    LeaseTable,
+    fingerprint,
+    key_hash,
+)
+from commitlog.queues.notes import Place, Print
 from commitlog.queues.replay import Settled
 from commitlog.queues.spans import Span
 from commitlog.queues.state_log import Beginning, StateLog
@@ -81,9 +88,7 @@ def restore(
     failpoint("jobs restored")
 
 
-def _places(
-    log: CommitLog, gap: Span, wants: Callable[[Record], bool] | None
-) -> Iterator[Place]:
+def _places(log: CommitLog, gap: Span, wants: Callable[[Record], bool] | None) -> Iterator[Place]:
     """Yield the jobs of a span of the log."""
     start, stop = gap
     start = max(start, log.first_position)

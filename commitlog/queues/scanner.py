@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TypeVar
 
 from commitlog import CommitLog, Record, Tailer
 from commitlog.errors import InUseError, PositionError
 from commitlog.queues.compiled.leases import MOST, Lease, LeaseTable
 
+J = TypeVar("J", bound=Lease)
 _AHEAD = 64  # records of a scan, at least
 _KEPT_MOST = 4 * MOST  # records that are kept for jobs of this process
 
@@ -52,7 +54,7 @@ class Scanner:
         self._lock.release()
 
     def scan(self, most: int) -> bool:
-        """Add records to the leases; return whether there were any, or another worker was faster."""
+        """Add records to the leases; return False if there were none, for any worker."""
         table, tailer = self._table, self._tailer
         start = table.scan
         if tailer.position != start:
@@ -79,7 +81,7 @@ class Scanner:
                 raise
             tailer.seek("first")  # forced deletion: there is nothing left to do there
 
-    def read(self, jobs: Iterable[Lease]) -> list[Lease]:
+    def read(self, jobs: Iterable[J]) -> list[J]:
         """Give jobs their records; return those whose records are no more there."""
         lost = []
         records, reader = self._records, self._reader

@@ -155,8 +155,6 @@ class StateLog:
 def _beginning_of(value: bytes) -> Beginning:
     try:
         content = json.loads(value)
-        return Beginning(
-            str(content["uuid"]), int(content["start"]), Terms.parse(content["terms"])
-        )
+        return Beginning(str(content["uuid"]), int(content["start"]), Terms.parse(content["terms"]))
     except (ValueError, KeyError, TypeError) as error:
         raise NoteError(f"its terms cannot be read: {error}") from None

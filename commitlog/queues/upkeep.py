@@ -53,8 +53,8 @@ class Upkeep:
         delays_of(parts.log).run(parts.log)
         if parts.worker.file.is_replaced():
             raise IOFailureError(
-                "`leases` was deleted or replaced while the queue is open: close the queue in every "
-                "process, then open it again",
+                "`leases` was deleted or replaced while the queue is open: close the queue in "
+                "every process, then open it again",
                 path=parts.folder,
                 errno=5,
             )
@@ -96,7 +96,22 @@ def write_base(parts: Parts, *, is_clean: bool = False, prints: Sequence[Print] 
     # A job that is being accepted may have its note already, and is none of the table's yet.
     since = min([since, *(job[13] for job in snapshot if job[6] == "accepting")])
     jobs = []
-    for start, position, stop, key, print, attempt, kind, _, until, _, history, _, slot, _ in snapshot:
+    for (
+        start,
+        position,
+        stop,
+        key,
+        print,
+        attempt,
+        kind,
+        _,
+        until,
+        _,
+        history,
+        _,
+        slot,
+        _,
+    ) in snapshot:
         place = Place(start, position, stop, key, print)
         known = state.read_tried(history)
         order = 2 * attempt
@@ -135,4 +150,3 @@ def move_hold(parts: Parts, position: int) -> None:
 def hold_name(queue: str) -> str:
     """Return the name of the tailer that keeps what a queue has not finished."""
     return f"queue+{queue}"
-

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import time
+import traceback
 from collections import defaultdict
 from pathlib import Path
 
@@ -74,9 +75,7 @@ class Crowd:
         try:
             work(self.path, self.story, seed, self.batch)
             os._exit(0)
-        except BaseException:
-            import traceback
-
+        except BaseException:  # noqa: BLE001
             traceback.print_exc()
             os._exit(3)
 

@@ -57,9 +57,11 @@ def test_invalid_time_is_refused(path: Path, when: dict[str, object]) -> None:
 
 
 def test_delayed_job_that_fits_no_record_is_refused(path: Path) -> None:
-    with commitlog.queue(path, "jobs", segment_size="64KiB") as queue:
-        with pytest.raises(RecordTooLargeError):
-            queue.put(b"x" * 60_000, after=1)
+    with (
+        commitlog.queue(path, "jobs", segment_size="64KiB") as queue,
+        pytest.raises(RecordTooLargeError),
+    ):
+        queue.put(b"x" * 60_000, after=1)
 
 
 def test_delayed_job_outlives_its_process(path: Path, until: Callable[..., None]) -> None:
@@ -107,9 +109,7 @@ def test_kill_at_each_step_of_a_move_neither_loses_nor_repeats(tmp_path: Path) -
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 1000)), unique_by=lambda job: job[1]),
     st.lists(st.tuples(st.integers(0, 50), st.integers(1001, 2000)), unique_by=lambda job: job[1]),
 )
-def test_due_index_pops_by_time(
-    first: list[tuple[int, int]], then: list[tuple[int, int]]
-) -> None:
+def test_due_index_pops_by_time(first: list[tuple[int, int]], then: list[tuple[int, int]]) -> None:
     import numpy as np
 
     table = np.array(first, np.int64).reshape(-1, 2)

@@ -13,7 +13,7 @@ from tests.queues.crowd import Crowd, fill
 LONG = float(os.environ.get("COMMITLOG_LONG", "1"))
 
 
-def crowd(path: Path, workers: int, kills: int, jobs: int, order: str, limit_s: float) -> None:
+def crowd(path: Path, *, workers: int, kills: int, jobs: int, order: str, limit_s: float) -> None:
     log, numbers = path / "log", range(jobs)
     fill(log, numbers)
     with commitlog.queue(log, "crowd", order=order, backoff=0, max_attempts=100, lease="20s"):

@@ -28,7 +28,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.file = tempfile.TemporaryFile()
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115
         self.memory = bytearray(TABLE_SIZE)
         self.now = 1000
         self.position = 0
@@ -58,9 +58,7 @@ class Machine(RuleBasedStateMachine):
         records = []
         for key in keys:
             records.append(
-                SimpleNamespace(
-                    position=self.position, key=key, value=b"v", timestamp_ns=1, type=0
-                )
+                SimpleNamespace(position=self.position, key=key, value=b"v", timestamp_ns=1, type=0)
             )
             self.jobs[self.position] = SimpleNamespace(key=key, attempt=0, wait=0, dying=False)
             self.position += 10

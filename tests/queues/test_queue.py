@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_block_that_ends_accepts_its_job(queue: Queue) -> None:
 
 def test_block_that_raises_releases_its_job(queue: Queue) -> None:
     queue.put(b"a")
-    with pytest.raises(KeyError), queue.take(0) as job:
+    with pytest.raises(KeyError), queue.take(0):
         raise KeyError("no")
     again = queue.take(0)
     assert (again.value, again.attempt) == (b"a", 2)
@@ -175,9 +176,7 @@ def test_accept_of_several_jobs_reports_those_that_are_lost(path: Path) -> None:
 def test_loop_accepts_what_it_is_done_with(queue: Queue) -> None:
     for number in range(10):
         queue.put(b"%d" % number)
-    seen = []
-    for job in queue.taking(batch=4, timeout=0):
-        seen.append(job.value)
+    seen = [job.value for job in queue.taking(batch=4, timeout=0)]
     assert seen == [b"%d" % number for number in range(10)]
     assert queue.stats().depth == 0
 
@@ -264,16 +263,15 @@ def test_threads_share_the_jobs(queue: Queue) -> None:
         queue.put(b"%d" % number)
 
     def work() -> None:
-        for job in queue.taking(batch=3, timeout=0):
-            seen.append(job.value)
+        seen.extend(job.value for job in queue.taking(batch=3, timeout=0))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for job in queue.taking(timeout=0):  # a thread may have left while another one held the rest
-        seen.append(job.value)
+    # A thread may have left while another one held the rest.
+    seen.extend(job.value for job in queue.taking(timeout=0))
     assert sorted(seen, key=int) == [b"%d" % number for number in range(400)]
 
 
@@ -294,9 +292,7 @@ def in_child(call: object) -> int:
         try:
             call()  # type: ignore[operator]
             os._exit(0)
-        except BaseException:
-            import traceback
-
+        except BaseException:  # noqa: BLE001
             traceback.print_exc()
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

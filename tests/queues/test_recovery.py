@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import traceback
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,7 @@ def test_full_disk_at_accept_keeps_the_job(path: Path, monkeypatch: pytest.Monke
     fill(path, 1)
     with commitlog.queue(path, QUEUE) as queue:
         job = queue.take(0)
+
         class Full:
             tail_position = queue._finishing._state.tail_position
 
@@ -149,9 +151,7 @@ def run_killed(path: Path, step: int) -> bool:
             with commitlog.queue(path, QUEUE, backoff=0, sync=True) as queue:
                 work(queue)
             os._exit(0)
-        except BaseException:
-            import traceback
-
+        except BaseException:  # noqa: BLE001
             traceback.print_exc()
             os._exit(1)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -176,8 +176,7 @@ def test_kill_at_each_step_loses_no_job(tmp_path: Path, *, lose_leases: bool) ->
             assert queue.stats().depth == 0
         assert len(dead) <= 1
         assert set(left) >= {3, 4, 5} - set(dead), f"step {step}"
-        assert len(left) == len(set(left)) and not set(left) & set(dead)
+        assert len(left) == len(set(left))
+        assert not set(left) & set(dead)
         shutil.rmtree(path)
     assert step > 15
-
-

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "top": ("--json", "--interval", "0.1"),
     "export-metrics": (),
     "tailers": (),
+    "queue": (),
     "topics": (),
     "history": (),
     "verify": (),

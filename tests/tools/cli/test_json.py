@@ -161,6 +161,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("promote", printed("promote", "--primary", tmp_path / "restored")),
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),
+        *_of_queues(tmp_path / "queues"),
         ("topics", printed("topics", _with_topics(tmp_path / "topics"))),
         ("info", printed("info", tmp_path / "topics") + printed("info", _copy(log, tmp_path))),
         ("history", printed("history", _with_histories(tmp_path / "histories"))),
@@ -217,3 +218,22 @@ def _compaction() -> Any:
     from commitlog.spark.jobs.compaction import Compaction
 
     return Compaction("log", "out", 4096)
+
+
+def _of_queues(path: Path) -> list[tuple[str, list[dict[str, Any]]]]:
+    """What `commitlog queue` prints of a queue with a job of each kind."""
+    with commitlog.queue(path, "mailer", segment_size=SEGMENT, backoff="1h") as queue:
+        for number in range(4):
+            queue.put(b"%d" % number)
+        queue.take(0).release(reason="busy")
+        queue.take(0).reject("no")
+        held = queue.take(0)
+        found = [
+            ("queue", printed("queue", path)),
+            ("queue LOG NAME", printed("queue", path, "mailer")),
+            ("queue LOG NAME peek", printed("queue", path, "mailer", "peek")),
+            ("queue LOG NAME dead", printed("queue", path, "mailer", "dead")),
+            ("queue LOG NAME ACTION", printed("queue", path, "mailer", "resume")),
+        ]
+        held.accept()
+    return found

@@ -129,6 +129,11 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         ("rewind billing", "'reset', 'delete', 'evict'"),
         ("reset a/b", "letters, digits"),
     ],
+    "queue": [
+        ("jobs rewind", "'peek', 'dead', 'requeue'"),
+        ("a/b", "letters, digits"),
+        ("jobs peek -n 0", "0 is not in the range"),
+    ],
     "restore": [("restored --until nonsense", "expected a time")],
     "spark export": [
         ("out --step much", "expected a size such as 65536, 64K or 64MiB, not 'much'"),
