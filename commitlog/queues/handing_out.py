@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlog.base.failpoint import failpoint
-from commitlog.queues.compiled.leases import DYING, PENDING
+from commitlog.queues.compiled.leases import AGAIN, DYING, PENDING
 from commitlog.queues.finishing import Finishing, place_of
 from commitlog.queues.job import Job
 from commitlog.queues.notes import Tried
@@ -65,6 +65,8 @@ class HandingOut:
             for job in spent:
                 finishing.bury_spent(job)
             left = [job for job in jobs if not job.is_finished]
+            # A process that made them jobs again may have died before it removed their letters.
+            finishing.dead.remove_places(place_of(job) for job in left if job.flags & AGAIN)
             pending = [job for job in left if job.flags & PENDING]
             if pending:
                 self._note_attempts(pending)

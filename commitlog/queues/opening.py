@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Unpack
@@ -147,8 +148,17 @@ def open_queue(
         queue = Queue(parts, dead, owns_log=owns_log)
         undo.pop_all()
     if not owns_log:
-        view_of(opened).at_close(queue.close)
+        view_of(opened).at_close(_closing(weakref.ref(queue)))
     return queue
+
+
+def _closing(queue: weakref.ref[Queue]) -> Callable[[], None]:
+    def close() -> None:
+        opened = queue()
+        if opened is not None:
+            opened.close()
+
+    return close
 
 
 def _log_of(
@@ -311,7 +321,7 @@ class _Opening:
         beginning: Beginning,
         reading: Reading,
     ) -> Parts:
-        """Become a worker. Whoever is the first one since the machine began makes the leases."""
+        """Become a worker; the first one since the machine began makes the leases."""
         is_first = not file.has_other_workers()
         is_valid = file.is_valid
         if not is_valid and not is_first:

@@ -10,7 +10,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
 from commitlog.errors import PositionError
 from commitlog.queues import notes
-from commitlog.queues.compiled.leases import fingerprint
+from commitlog.queues.compiled.leases import AGAIN, fingerprint
 from commitlog.queues.dead_letters import DeadLetter, DeadLetters
 from commitlog.queues.finishing import Finishing
 from commitlog.queues.handing_out import HandingOut
@@ -46,7 +46,7 @@ class Operating:
                 parts.state.append(notes.encode_again(letter.place), notes.AGAIN, sync=True)
                 failpoint("requeue noted")
                 if not any(job[1] == letter.position for job in parts.table.snapshot()[1]):
-                    parts.table.restore(tuple(letter.place), 0, 0, -1, 0)
+                    parts.table.restore(tuple(letter.place), 0, 0, -1, AGAIN)
                 failpoint("requeued")
             elif letter.value is not None:
                 parts.log.append(letter.value, key=letter.key, type=letter.type, sync=True)

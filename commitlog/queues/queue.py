@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, SupportsIndex
@@ -58,6 +59,8 @@ class Queue(ProcessBound):
         self._waiting = Waiting(parts, self._upkeep)
         self._operating = Operating(parts, dead, self._handing_out, self._finishing)
         self._executor: ThreadPoolExecutor | None = None
+        # A queue that is dropped without `close` is as a worker that died.
+        weakref.finalize(self, parts.worker.leave).atexit = False
         # The last timeout and its seconds; a loop gives the same one each time.
         self._timeout: tuple[Duration | None, float | None] = None, None
 

@@ -30,7 +30,9 @@ class Scanner:
     ) -> None:
         self._table = table
         self._wants = wants
-        self._tailer: Tailer = log.tailer(start=max(table.scan, log.first_position))
+        self._tailer: Tailer = log.tailer(
+            start=max(table.scan, log.first_position), on_damage="skip"
+        )
         self._reader: Tailer = log.tailer(on_damage="skip")
         self._log = log
         self._lock = threading.RLock()

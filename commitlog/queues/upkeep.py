@@ -29,6 +29,7 @@ class Upkeep:
         self._finishing = finishing
         self.due_ns = 0
         self._orphans_due_ns = 0
+        self._held_below = 0
         self._terms_version = parts.table.terms_version
 
     def rescue(self, now_ns: int) -> bool:
@@ -63,10 +64,24 @@ class Upkeep:
             known = parts.state.beginning()
             if known is not None:
                 parts.beginning = known
+        self._advance_hold()
         if parts.state.needs_base(parts.table.base):
             with parts.worker.file.compacting() as is_ours:
                 if is_ours and parts.state.needs_base(parts.table.base):
                     write_base(parts)
+
+    def _advance_hold(self) -> None:
+        """Let retention delete segments that are done. Their acceptances are durable before."""
+        parts, size = self._parts, self._parts.log.segment_size
+        if parts.table.scan // size <= self._held_below // size:
+            return
+        low = parts.table.low()
+        if low // size > self._held_below // size:
+            with parts.worker.file.compacting() as is_ours:
+                if is_ours:
+                    parts.state.log.flush()
+                    move_hold(parts, low)
+                    self._held_below = low
 
     def change_terms(self, given: GivenTerms) -> None:
         """Change the terms for all workers."""

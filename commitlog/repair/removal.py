@@ -17,7 +17,7 @@ from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.segment.lock_file import NAME as LOCK_NAME
 from commitlog.segment.lock_file import LockFile
 
-_TAILERS, _TOPICS = "tailers", "topics"
+_TAILERS, _TOPICS, _QUEUES = "tailers", "topics", "queues"
 _IDENTITY = "log.json"
 # The files of a log: segments, indexes, the files beside them, the copies that recovery and repair
 # save, and the temporary files that a killed process leaves.
@@ -92,7 +92,8 @@ class LogRemoval:
             self._discard_buffers(lock_file)
             _remove_folder(directory, _TAILERS, _ANY, removed)
             _remove_folder(directory, _TOPICS, _SCHEMA, removed)
-            _remove_staged(directory, removed)
+            _remove_tree(directory, STAGED, removed)
+            _remove_tree(directory, _QUEUES, removed)
             for name in _in_order(directory.names()):
                 _unlink(directory, name, removed)
             directory.sync()
@@ -194,13 +195,13 @@ def _remove_folder(
         os.close(fd)
 
 
-def _remove_staged(directory: LogDirectory, removed: Removed) -> None:
-    """Delete the staged segments that did not join the log."""
-    staged = os.path.join(directory.path, STAGED)
-    if os.path.isdir(staged) and not os.path.islink(staged):
+def _remove_tree(directory: LogDirectory, name: str, removed: Removed) -> None:
+    """Delete a folder whose files are all of the log: staged segments, or queues."""
+    folder = os.path.join(directory.path, name)
+    if os.path.isdir(folder) and not os.path.islink(folder):
         removed.files += [
-            os.path.relpath(os.path.join(place, name), directory.path)
-            for place, _, names in os.walk(staged)
-            for name in names
+            os.path.relpath(os.path.join(place, each), directory.path)
+            for place, _, names in os.walk(folder)
+            for each in names
         ]
-        shutil.rmtree(staged)
+        shutil.rmtree(folder)

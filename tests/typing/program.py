@@ -31,6 +31,7 @@ from commitlog import (
     metrics,
     mirror,
     outbox,
+    queues,
     replication,
     spark,
     topics,
@@ -666,6 +667,13 @@ OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
         errors.OutboxError,
     ),
     *(
+        errors.CorruptQueueError,
+        errors.JobFinishedError,
+        errors.LeaseLostError,
+        errors.NoJobError,
+        errors.QueueNotFoundError,
+    ),
+    *(
         errors.NotALogError,
         errors.OpenTimeoutError,
         errors.PoolBufferError,
@@ -705,6 +713,52 @@ def use_outbox(folder: Path) -> None:
     engine.dispose()
 
 
+def use_queues(path: Path) -> None:
+    with commitlog.queue(
+        path,
+        "mailer",
+        start="first",
+        lease="10s",
+        max_attempts=3,
+        backoff="1ms",
+        backoff_most=1,
+        in_flight=100,
+        worker_in_flight=10,
+        order="key",
+        sync=False,
+        segment_size="64KiB",
+    ) as queue:
+        position: int = queue.put(b"a", key=b"k", type=1, sync=False)
+        queue.put(b"b", after="1h")
+        queue.put(b"c", at=dt.datetime.now(dt.UTC))
+        with queue.take(timeout=1) as job:
+            print(job.value, job.key, job.type, job.attempt, job.position == position, job.record)
+            job.renew()
+        jobs: list[queues.Job] = queue.take_many(1, timeout="30s")
+        queue.accept(jobs, sync=True)
+        for each in queue.taking(batch=10, timeout=0):
+            each.release(after=0, reason="why")
+        asyncio.run(work(queue))
+        terms: queues.Terms = queue.change(lease="20s")
+        print(terms.lease_s, terms.max_attempts, queue.terms.order, queue.name, queue.log.path)
+        stats: queues.QueueStats = queue.stats()
+        print(stats.depth, stats.dead, [(each.pid, each.age_s) for each in stats.jobs])
+        letters: list[queues.DeadLetter] = list(queue.dead())
+        print([(each.reason, each.attempts, each.history) for each in letters])
+        print(queue.requeue(letters), queue.peek(3), queue.purge(), queue.drain(timeout=1))
+        queue.resume()
+        queue.close()
+
+
+async def work(queue: queues.Queue) -> None:
+    queue.put(b"d")
+    job = await queue.take_async(timeout="30s")
+    job.reject("no")
+    print(await queue.take_many_async(5, timeout=0), job.is_finished)
+    async for each in queue.taking_async(batch=2, timeout=0):
+        each.accept(sync=False)
+
+
 def main(folder: Path) -> None:
     assert Path(commitlog.get_include(), "commitlog", "capi.h").is_file()
     path = folder / "log"
@@ -730,6 +784,7 @@ def main(folder: Path) -> None:
     use_bus(folder / "bus")
     use_topics(folder / "topics")
     use_outbox(folder / "outbox")
+    use_queues(folder / "queue")
     print(query(path))
     try:
         commitlog.open(path, mode="x")

@@ -100,8 +100,8 @@ static void set_top(clq_table *table, const clq_found *found) {
     table->top_print = found->print;
 }
 
-int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found, uint32_t count,
-                const clq_found *last) {
+int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found,
+                uint32_t count, const clq_found *last) {
     if (table->scan != from) {
         return -1;
     }

@@ -28,6 +28,7 @@ enum clq_flag {
     CLQ_PENDING = 1, /* acquired, but the attempt is not durable yet, so it does not count */
     CLQ_SUSPECT = 2, /* it may have been handed out before a crash of the machine */
     CLQ_DYING = 4,   /* its last attempt has ended: it becomes a dead letter */
+    CLQ_AGAIN = 8,   /* it was a dead letter, which may be left */
 };
 
 enum clq_cause { CLQ_NEW, CLQ_RELEASED, CLQ_LEASE_ENDED, CLQ_WORKER_DIED };
@@ -149,8 +150,8 @@ uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t n
 /* Adds records that a scan from `from` to `to` has found, and raises `scan`. `last` is the last
  * record, whether it is a job or not. Returns how many there
  * was room for; -1 if another worker has raised `scan` meanwhile. */
-int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found, uint32_t count,
-                const clq_found *last);
+int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found,
+                uint32_t count, const clq_found *last);
 
 /* Adds one job that is not at `scan`: of a recovery, or of a requeue. False if there is no room. */
 bool clq_restore(clq_table *table, const clq_found *found, uint32_t attempt, int64_t until_ns,
@@ -172,7 +173,7 @@ void clq_release(clq_table *table, clq_lease lease, int64_t until_ns, bool tried
 /* Begins the lease of a held job again. */
 void clq_renew(clq_table *table, clq_lease lease, int64_t now_ns);
 
-/* Marks a held job as dying: whoever acquires it next buries it. */
+/* Marks a held job as dying: the worker that acquires it next buries it. */
 void clq_doom(clq_table *table, clq_lease lease);
 
 /* The lowest position of an unfinished job, or `scan`. */

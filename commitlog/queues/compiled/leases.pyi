@@ -21,6 +21,7 @@ MOST: int
 PENDING: int
 SUSPECT: int
 DYING: int
+AGAIN: int
 LEASE_ENDED: int
 WORKER_DIED: int
 

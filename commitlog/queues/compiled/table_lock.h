@@ -11,8 +11,8 @@
 enum clq_locked { CLQ_LOCKED, CLQ_TAKEN_OVER, CLQ_WAITING_FOR_LOCK, CLQ_STALLED };
 
 static inline bool clq_try_lock(clq_table *table, uint32_t mine) {
-    uint32_t nobody = 0;
-    return __atomic_compare_exchange_n(&table->lock, &nobody, mine, false, __ATOMIC_SEQ_CST,
+    uint32_t unlocked = 0;
+    return __atomic_compare_exchange_n(&table->lock, &unlocked, mine, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_RELAXED);
 }
 

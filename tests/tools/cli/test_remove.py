@@ -53,6 +53,8 @@ def test_every_file_of_the_log_is_deleted(log: Path) -> None:
     (log / ".stored.0123456789abcdef.tmp").write_bytes(b"")
     (log / "tailers").mkdir()
     (log / "tailers" / "billing").write_bytes(b"")
+    (log / "queues" / "mailer" / "state").mkdir(parents=True)
+    (log / "queues" / "mailer" / "leases").write_bytes(b"")
     done = run("remove", "-y", log)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not log.exists()
