@@ -11,7 +11,14 @@ from typing import Any, get_args
 from commitlog import CommitLog
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.errors.printable import printable
+from commitlog.queues import QueueStats
 from commitlog.stats import Latency, LogStats
+from commitlog.tools.observe.queue_metrics import (
+    QUEUE_COUNTERS,
+    QUEUE_GAUGES,
+    queue_samples,
+    queue_stats_of,
+)
 from commitlog.tools.observe.watching import WRITER_STATES, LogFigures, LogWatch, look
 from commitlog.types import DiskState
 
@@ -159,13 +166,20 @@ class LogCollector(Collector):
         """Return the metrics without samples, so that registering reads no log and a registry can
         refuse a second collector.
         """
-        return families([])
+        return [*families([]), *queue_families([])]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of all logs, for a scrape."""
         with self._lock:
             snapshots = [(label_text(log.path), *self._snapshot(log)) for log in self._logs]
-        yield from (family for family in families(snapshots) if family.samples)
+            queues = [each for log in self._logs for each in self._queues(log)]
+        found = [*families(snapshots), *queue_families(queues)]
+        yield from (family for family in found if family.samples)
+
+    def _queues(self, log: CommitLog | LogWatch) -> list[tuple[str, QueueStats]]:
+        if log.path in self._down:
+            return []
+        return queue_stats_of(log if isinstance(log, CommitLog) else None, log.path)
 
     def _snapshot(self, log: CommitLog | LogWatch) -> tuple[LogFigures | None, LogStats | None]:
         try:
@@ -217,6 +231,19 @@ def families(snapshots: Sequence[Snapshot]) -> list[Metric]:
         *_fields(CounterMetricFamily, _STORE_COUNTERS, stores),
         *_fields(GaugeMetricFamily, _POOL_GAUGES, pools),
         *_fields(CounterMetricFamily, _POOL_COUNTERS, pools),
+    ]
+
+
+def queue_families(queues: Sequence[tuple[str, QueueStats]]) -> list[Metric]:
+    """Return the metric families of work queues."""
+    stats = [(label_text(path), each) for path, each in queues]
+    return [
+        _family(kind, f"queue_{name}", text, queue_samples(stats, name), "queue")
+        for kind, names in (
+            (GaugeMetricFamily, QUEUE_GAUGES),
+            (CounterMetricFamily, QUEUE_COUNTERS),
+        )
+        for name, text in names.items()
     ]
 
 
