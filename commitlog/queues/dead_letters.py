@@ -37,7 +37,7 @@ class DeadLetter:
         Its failures, oldest first: `attempt`, `what`, `reason`, `at_ns`.
     died_ns : int
         When, in nanoseconds since 1970.
-    value, key, type, timestamp_ns
+    value, key, type, headers, timestamp_ns
         Those of the record. `value` is None if the record was not in the log any more.
     """
 
@@ -49,6 +49,7 @@ class DeadLetter:
     value: bytes | None
     key: bytes | None
     type: int
+    headers: dict[str, bytes]
     timestamp_ns: int
     place: Place
     at: int
@@ -104,7 +105,8 @@ class DeadLetters:
         )
         value = b"" if record is None else record.value
         key = None if record is None else record.key
-        log.append(head + text + value, key=key, type=_LETTER, sync=True)
+        headers = None if record is None else record.headers
+        log.append(head + text + value, key=key, type=_LETTER, headers=headers, sync=True)
 
     def has(self, place: Place) -> bool:
         """Return whether there is a letter of a job."""
@@ -153,6 +155,7 @@ def _letter_of(record: Record) -> DeadLetter:
         value=record.value[stop:] if has_record else None,
         key=record.key,
         type=type,
+        headers=record.headers,
         timestamp_ns=timestamp_ns,
         place=where,
         at=record.position,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ class DelayedJob(NamedTuple):
     value: bytes
     key: bytes | None
     type: int
+    headers: Mapping[str, bytes] | None
 
 
 class Loaded(NamedTuple):
@@ -66,15 +67,14 @@ class DelayedLog:
         size = min(max(2 * log.segment_size, 2 * MIB), 1 << 30)
         self.log = open_log(path_of(log.path), "a", segment_size=size)
 
-    def put(
-        self, value: bytes, key: bytes | None, type: int, due_ns: int, sync: bool | None
-    ) -> int:
-        return self.log.append(_PUT.pack(due_ns, type) + value, key=key, type=PUT, sync=sync)
+    def put(self, job: DelayedJob, due_ns: int, sync: bool | None) -> int:
+        value = _PUT.pack(due_ns, job.type) + job.value
+        return self.log.append(value, key=job.key, type=PUT, headers=job.headers, sync=sync)
 
     def read(self, position: int) -> DelayedJob:
         record = self.log.read(position)
         _, type = _PUT.unpack_from(record.value)
-        return DelayedJob(record.value[_PUT.size :], record.key, type)
+        return DelayedJob(record.value[_PUT.size :], record.key, type, record.headers)
 
     def begin_moves(self, moves: Iterable[Move]) -> None:
         values = [_MOVE.pack(*move) for move in moves]

@@ -19,7 +19,7 @@ from commitlog.errors import (
 )
 from commitlog.extension import LogView, view_of
 from commitlog.queues.compiled.leases import fingerprint
-from commitlog.queues.delayed_log import PUT, DelayedLog, Move, path_of
+from commitlog.queues.delayed_log import PUT, DelayedJob, DelayedLog, Move, path_of
 from commitlog.queues.due_index import DueIndex
 from commitlog.queues.recovery import has_record
 
@@ -50,17 +50,8 @@ class Delays:
             self._mover = _Mover(log, self._opened(log))
             self._mover.start()
 
-    def put(
-        self,
-        log: CommitLog,
-        value: bytes,
-        key: bytes | None,
-        type: int,
-        *,
-        due_ns: int,
-        sync: bool | None,
-    ) -> int:
-        position = self._opened(log).put(value, key, type, due_ns, sync)
+    def put(self, log: CommitLog, job: DelayedJob, due_ns: int, sync: bool | None) -> int:
+        position = self._opened(log).put(job, due_ns, sync)
         self.run(log)
         return position
 
@@ -162,7 +153,12 @@ class _Mover(Service):
             return -1  # moved long ago: its segment is deleted
         try:
             return self._log.append(
-                job.value, key=job.key, type=job.type, producer=PRODUCER, producer_sequence=number
+                job.value,
+                key=job.key,
+                type=job.type,
+                headers=job.headers,
+                producer=PRODUCER,
+                producer_sequence=number,
             )
         except ProducerSequenceError:
             return -1  # appended long ago

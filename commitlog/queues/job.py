@@ -64,6 +64,10 @@ class Job(ProcessBound, Lease):
     def type(self) -> int:
         return self.record.type
 
+    @property
+    def headers(self) -> dict[str, bytes]:
+        return self.record.headers
+
     # --- the end ----------------------------------------------------------------------------------
 
     def accept(self, *, sync: bool | None = None) -> None:

@@ -49,7 +49,13 @@ class Operating:
                     parts.table.restore(tuple(letter.place), 0, 0, -1, AGAIN)
                 failpoint("requeued")
             elif letter.value is not None:
-                parts.log.append(letter.value, key=letter.key, type=letter.type, sync=True)
+                parts.log.append(
+                    letter.value,
+                    key=letter.key,
+                    type=letter.type,
+                    headers=letter.headers,
+                    sync=True,
+                )
             self._dead.remove(letter)
             count += 1
         self._finishing.wake()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, SupportsIndex
 
@@ -20,8 +20,10 @@ from commitlog.errors import (
     ReadOnlyError,
     RecordTooLargeError,
 )
+from commitlog.extension import view_of
 from commitlog.queues.compiled.leases import MOST
 from commitlog.queues.dead_letters import DeadLetter, DeadLetters
+from commitlog.queues.delayed_log import DelayedJob
 from commitlog.queues.delays import delays_of
 from commitlog.queues.due_time import due_of
 from commitlog.queues.finishing import Finishing
@@ -231,6 +233,7 @@ class Queue(ProcessBound):
         after: Duration | None = None,
         at: dt.datetime | str | int | None = None,
         sync: bool | None = None,
+        headers: Mapping[str, bytes] | None = None,
     ) -> int:
         """Append a job to the log, for all of its queues; at once, or later.
 
@@ -239,7 +242,7 @@ class Queue(ProcessBound):
 
         Parameters
         ----------
-        value, key, type, sync
+        value, key, type, sync, headers
             As for `CommitLog.append`.
         after : float or str, optional
             How much later, up to 366 days.
@@ -254,11 +257,12 @@ class Queue(ProcessBound):
         """
         due_ns = due_of(after, at)
         if due_ns is None:
-            return self._parts.log.append(value, key=key, type=type, sync=sync)
+            return self._parts.log.append(value, key=key, type=type, sync=sync, headers=headers)
         log = self._parts.log
         if log.mode == "r" or self._parts.worker.reads_only:
             raise ReadOnlyError("the log is open with mode 'r'", path=log.path)
-        most = log.largest_value - (0 if key is None else len(key))
+        framed = view_of(log).headers_length(headers) + (0 if key is None else len(key))
+        most = log.largest_value - framed
         if len(value) > most:
             raise RecordTooLargeError(
                 f"the value has {len(value)} bytes, and a record of this log with its key at most "
@@ -267,7 +271,7 @@ class Queue(ProcessBound):
                 size=len(value),
                 limit=most,
             )
-        delays_of(log).put(log, value, key, type, due_ns=due_ns, sync=sync)
+        delays_of(log).put(log, DelayedJob(value, key, type, headers), due_ns, sync)
         return -1
 
     # --- state ------------------------------------------------------------------------------------

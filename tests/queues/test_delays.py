@@ -26,11 +26,12 @@ def path(tmp_path: Path) -> Path:
 def test_delayed_job_comes_when_it_is_due(path: Path) -> None:
     with commitlog.queue(path, "jobs") as queue:
         before = time.time_ns()
-        assert queue.put(b"late", key=b"k", type=3, after="60ms") == -1
+        headers = {"trace": b"7"}
+        assert queue.put(b"late", key=b"k", type=3, headers=headers, after="60ms") == -1
         queue.put(b"now")
         assert queue.take(0).value == b"now"
         job = queue.take("30s")
-        assert (job.value, job.key, job.type) == (b"late", b"k", 3)
+        assert (job.value, job.key, job.type, job.headers) == (b"late", b"k", 3, headers)
         assert job.record.timestamp_ns - before >= 60_000_000
 
 

@@ -90,11 +90,12 @@ def test_failed_jobs_back_off(path: Path) -> None:
 
 
 def test_rejected_job_is_a_dead_letter(queue: Queue) -> None:
-    queue.put(b"a", key=b"k", type=7)
+    queue.put(b"a", key=b"k", type=7, headers={"trace": b"7"})
     queue.take(0).release(0, reason="first")
     queue.take(0).reject("second")
     (letter,) = queue.dead()
     assert (letter.value, letter.key, letter.type) == (b"a", b"k", 7)
+    assert letter.headers == {"trace": b"7"}
     assert (letter.reason, letter.attempts) == ("second", 2)
     assert [(one["attempt"], one["reason"]) for one in letter.history] == [
         (1, "first"),
