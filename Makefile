@@ -209,7 +209,8 @@ lint: build $(DEPENDENCIES)
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -m mypy --strict commitlog tests/typing/program.py
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright
-	@$(BIN)/python -m mypy.stubtest commitlog._kernel commitlog.topics.compiled --concise \
+	@$(BIN)/python -m mypy.stubtest commitlog._kernel commitlog.topics.compiled \
+		commitlog.queues.compiled --concise \
 		--ignore-disjoint-bases --allowlist tests/typing/stubtest.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))

@@ -24,8 +24,8 @@ void clq_unlink_lease(clq_table *table, uint32_t index);
 void clq_count_acquired(clq_table *table, uint32_t worker, int change);
 
 /* Appends a job to its bucket, if keys are in order. A job that is not the first of its bucket is
- * blocked: it cannot be taken yet, and is in no heap. When the first one leaves, the next one may be
- * taken. */
+ * blocked: it cannot be taken yet, and is in no heap. When the first one leaves, the next one may
+ * be taken. */
 void clq_join_bucket(clq_table *table, uint32_t index);
 bool clq_is_blocked(const clq_table *table, uint32_t index);
 void clq_leave_bucket(clq_table *table, uint32_t index);

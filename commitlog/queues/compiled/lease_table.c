@@ -100,8 +100,8 @@ static void set_top(clq_table *table, const clq_found *found) {
     table->top_print = found->print;
 }
 
-int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found,
-                uint32_t count, const clq_found *last) {
+int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found, uint32_t count,
+                const clq_found *last) {
     if (table->scan != from) {
         return -1;
     }
@@ -114,7 +114,7 @@ int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *fou
         clq_join_bucket(table, index);
         bool suspect = found[i].position < table->suspect_below;
         clq_set_word(&table->slots[index],
-                 clq_word(CLQ_AVAILABLE, suspect ? CLQ_SUSPECT : 0, 0, 0, 0));
+                     clq_word(CLQ_AVAILABLE, suspect ? CLQ_SUSPECT : 0, 0, 0, 0));
         set_top(table, &found[i]);
         table->scan = found[i].stop;
         line_up(table, index);
@@ -147,7 +147,7 @@ uint32_t clq_wake_due(clq_table *table, int64_t now_ns) {
         uint32_t index = clq_pop(table, true);
         uint64_t word = table->slots[index].word;
         clq_set_word(&table->slots[index],
-                 clq_word(CLQ_AVAILABLE, clq_flags_of(word), 0, clq_attempt_of(word), 0));
+                     clq_word(CLQ_AVAILABLE, clq_flags_of(word), 0, clq_attempt_of(word), 0));
         clq_push(table, index, false);
         count++;
     }
@@ -171,7 +171,7 @@ static void give_back(clq_table *table, uint32_t index, int64_t until_ns, bool t
         slot->cause = cause;
     }
     clq_set_word(slot, clq_word(until_ns ? CLQ_WAITING : CLQ_AVAILABLE, flags & ~CLQ_PENDING, 0,
-                            attempt, 0));
+                                attempt, 0));
     line_up(table, index);
 }
 
@@ -217,7 +217,7 @@ void clq_adopt(clq_table *table, uint32_t index, uint32_t worker) {
     cl_assert(clq_state_of(word), ==, CLQ_ACCEPTING);
     clq_count_acquired(table, clq_worker_of(word), -1);
     clq_set_word(slot, clq_word(CLQ_ACCEPTING, clq_flags_of(word), worker, clq_attempt_of(word),
-                            clq_ticket_of(word)));
+                                clq_ticket_of(word)));
     clq_count_acquired(table, worker, 1);
 }
 

@@ -150,8 +150,8 @@ uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t n
 /* Adds records that a scan from `from` to `to` has found, and raises `scan`. `last` is the last
  * record, whether it is a job or not. Returns how many there
  * was room for; -1 if another worker has raised `scan` meanwhile. */
-int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found,
-                uint32_t count, const clq_found *last);
+int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *found, uint32_t count,
+                const clq_found *last);
 
 /* Adds one job that is not at `scan`: of a recovery, or of a requeue. False if there is no room. */
 bool clq_restore(clq_table *table, const clq_found *found, uint32_t attempt, int64_t until_ns,
@@ -160,8 +160,8 @@ bool clq_restore(clq_table *table, const clq_found *found, uint32_t attempt, int
 /* The attempt of an acquired job is durable, so it may be handed out. */
 void clq_confirm(clq_table *table, clq_lease lease);
 
-/* Begins to accept a held job; then the job is noted as done, and `clq_finish` frees the slot. If the
- * note cannot be written, the job is held again. */
+/* Begins to accept a held job; then the job is noted as done, and `clq_finish` frees the slot. If
+ * the note cannot be written, the job is held again. */
 void clq_begin_accept(clq_table *table, clq_lease lease, int64_t noted_from);
 void clq_undo_accept(clq_table *table, clq_lease lease);
 void clq_finish(clq_table *table, uint32_t slot);
