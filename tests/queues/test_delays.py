@@ -73,10 +73,11 @@ def test_delayed_job_outlives_its_process(path: Path, until: Callable[..., None]
         assert queue.take_many(1, "300ms") == []
 
 
-def test_kill_at_each_step_of_a_move_neither_loses_nor_repeats(tmp_path: Path) -> None:
-    step, is_killed = 0, True
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_kill_at_a_step_of_a_move_repeats_no_job(tmp_path: Path, stride: int) -> None:
+    step, is_killed = 2 - stride, True
     while is_killed:
-        step += 1
+        step += stride
         path = tmp_path / f"log{step}"
         with commitlog.queue(path, "jobs"):
             pass

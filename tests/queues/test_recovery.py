@@ -159,12 +159,15 @@ def run_killed(path: Path, step: int) -> bool:
     return status == -9
 
 
-@pytest.mark.parametrize("lose_leases", [False, True])
-def test_kill_at_each_step_loses_no_job(tmp_path: Path, *, lose_leases: bool) -> None:
-    step = 0
+@pytest.mark.parametrize(
+    ("lose_leases", "stride"),
+    [(True, 7), *(pytest.param(each, 1, marks=pytest.mark.long) for each in (False, True))],
+)
+def test_kill_at_a_step_loses_no_job(tmp_path: Path, *, lose_leases: bool, stride: int) -> None:
+    step = 4 - stride
     is_killed = True
     while is_killed:
-        step += 1
+        step += stride
         path = tmp_path / f"log{step}"
         fill(path, *range(6))
         is_killed = run_killed(path, step)
