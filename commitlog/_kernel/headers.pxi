@@ -51,6 +51,7 @@ cdef Py_ssize_t batch_of(
 cdef bytes encode_headers(object headers):
     """Check and encode the headers of one record; empty without any."""
     cdef list parts = []
+    cdef set names = set()
     cdef bytes encoded
     if headers is None:
         return b""
@@ -59,11 +60,14 @@ cdef bytes encode_headers(object headers):
             f"headers must be a mapping of names to bytes, not {type(headers).__name__}"
         )
     if len(headers) > CL_HEADERS_MOST:
-        raise RecordTooLargeError(
-            f"a record has at most {CL_HEADERS_MOST} headers, not {len(headers)}: put more of them "
-            "into its value", size=len(headers), limit=CL_HEADERS_MOST)
+        raise too_many_headers(len(headers))
     for name, value in headers.items():
         encoded_name = header_name(name)
+        if encoded_name in names:
+            raise InvalidOptionError(f"a record has each header once, and {name!r} is there twice")
+        names.add(encoded_name)
+        if len(names) > CL_HEADERS_MOST:  # of a mapping with another length
+            raise too_many_headers(len(names))
         content = (
             value if PyBytes_CheckExact(value) else as_bytes(value, f"the header {name!r}")
         )
@@ -92,7 +96,7 @@ cdef bytes header_name(object name):
     if not isinstance(name, str):
         raise RecordTypeError(f"the name of a header must be a str, not {name!r}")
     try:
-        encoded = name.encode()
+        encoded = str.encode(name)  # a subclass may have another one
     except UnicodeEncodeError:
         pass  # a lone surrogate
     if not 0 < PyBytes_GET_SIZE(encoded) <= CL_HEADER_NAME_MOST:
@@ -101,6 +105,12 @@ cdef bytes header_name(object name):
             f"not {name!r}"
         )
     return encoded
+
+
+cdef object too_many_headers(count):
+    return RecordTooLargeError(
+        f"a record has at most {CL_HEADERS_MOST} headers, not {count}: put more of them into its "
+        "value", size=count, limit=CL_HEADERS_MOST)
 
 
 cdef object headers_too_large(size):

@@ -33,6 +33,29 @@ TRACE = {"traceparent": b"00-1-2-01", "z": b"", "käse": bytes(range(256))}
 MAGIC = b"HDRS"
 
 
+class Pairs(dict[str, bytes]):
+    """A mapping whose items are what it was made of, and whose length is 0."""
+
+    def __init__(self, *pairs: tuple[str, bytes]) -> None:
+        self._pairs = pairs
+
+    def items(self) -> Any:
+        return self._pairs
+
+
+class SameName(str):
+    """A name that is no other one's equal, with the bytes of any other one."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def encode(self, *_: object) -> bytes:  # type: ignore[override]
+        return b"same"
+
+
 def all_headers(log: CommitLog) -> list[dict[str, bytes]]:
     return [record.headers for record in log.tailer(start="first", visibility="appended")]
 
@@ -203,6 +226,9 @@ def test_each_access_gives_its_own_dict(logs: Logs) -> None:
         ({"ä" * 128: b""}, InvalidOptionError, "must have 1 to 255 bytes"),
         ({"\ud800": b""}, InvalidOptionError, "must have 1 to 255 bytes"),
         ({str(at): b"" for at in range(65)}, RecordTooLargeError, "at most 64 headers, not 65"),
+        (Pairs(*((str(at), b"") for at in range(65))), RecordTooLargeError, "at most 64 headers"),
+        (Pairs(("a", b""), ("a", b"")), InvalidOptionError, "'a' is there twice"),
+        ({SameName("a"): b"", SameName("a"): b""}, InvalidOptionError, "'a' is there twice"),
         ({"a": bytes(1 << 17)}, RecordTooLargeError, "65536 bytes with their names"),
         (
             {"a": bytes(40000), "b": bytes(40000)},
