@@ -7,7 +7,7 @@ from typing import Any
 
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine, RecordList
 from commitlog.base.failpoint import failpoint
-from commitlog.base.life_lock import LifeLock, open_lock_file
+from commitlog.base.life_lock import LifeLock
 from commitlog.base.polling import attempts
 from commitlog.base.section import Entry, Section
 from commitlog.base.units import whole_of
@@ -18,7 +18,6 @@ from commitlog.errors import (
     ProducerSequenceError,
 )
 from commitlog.segment import producers_file
-from commitlog.segment.lock_file import NAME as LOCK_NAME
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.producers_file import NUMBERS_KEPT, Numbers
 
@@ -141,10 +140,7 @@ class Producers:
 
     def _lock_name(self, name: str, number: int) -> LifeLock:
         """Lock a name; wait until the handle that has it is closed or its process has died."""
-        fd = self._queue.directory.fd
-        life = LifeLock(
-            lambda: open_lock_file(LOCK_NAME, fd), None, producers_file.name_lock(number)
-        )
+        life = producers_file.open_lock(self._queue.directory, producers_file.name_lock(number))
         for _ in attempts(_WAIT_S, f"another user of producer {name!r}"):
             if life.acquire("exclusive"):
                 return life

@@ -110,9 +110,15 @@ def keep(directory: LogDirectory, below: int) -> int:
     return extend(directory, below + _KEPT_AHEAD).number
 
 
+def open_lock(directory: LogDirectory, span: Span) -> LifeLock:
+    """Return a lock on a range of the log's lock file, which is not acquired yet."""
+    with directory.translate_errors(f"open {LOCK_NAME}"):
+        return LifeLock(lambda: open_lock_file(LOCK_NAME, directory.fd), None, span)
+
+
 @contextlib.contextmanager
 def _locked(directory: LogDirectory) -> Iterator[None]:
-    lock = LifeLock(lambda: open_lock_file(LOCK_NAME, directory.fd), None, _FILE_LOCK)
+    lock = open_lock(directory, _FILE_LOCK)
     try:
         for _ in attempts(_LOCK_S, f"the file `{NAME}` of {directory.path}"):
             if lock.acquire("exclusive"):

@@ -17,6 +17,7 @@ from commitlog.errors import (
     ClosedError,
     InUseError,
     InvalidOptionError,
+    IOFailureError,
     ProducerSequenceError,
     ReadOnlyError,
     RecordTooLargeError,
@@ -387,3 +388,12 @@ def test_last_number_is_refused_to_a_reader(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
     with commitlog.open(tmp_path / "log", "r") as log, pytest.raises(ReadOnlyError):
         view_of(log).last_producer_sequence("till")
+
+
+def test_removed_log_of_a_producer_is_closed(tmp_path: Path) -> None:
+    log = commitlog.open(tmp_path / "log")
+    log.append(b"a", producer="till", producer_sequence=0)
+    shutil.rmtree(log.path)
+    with pytest.raises(IOFailureError, match="cannot open lock"):
+        log.append(b"b", producer="other", producer_sequence=0)
+    log.close()
