@@ -309,7 +309,8 @@ class LogView:
         plain, framed = frame_length(0), frame_length(0, key, type)
         return self._parts.engine.largest_value + plain - framed
 
-    def headers_length(self, headers: Mapping[str, Any] | None) -> int:
+    @staticmethod
+    def headers_length(headers: Mapping[str, Any] | None) -> int:
         """Check the headers of one record, and return how many bytes they take in front of it."""
         return headers_length(headers)
 

@@ -144,10 +144,27 @@ def connect(engine: sa.Engine, tables: OutboxTables) -> Database:
             f"engine must be a sqlalchemy.Engine, not {type(engine).__name__}; of an async engine, "
             "give sync_engine of one with a synchronous driver"
         )
-    if engine.dialect.name == "postgresql":
-        return PostgreSQL(engine, tables)
-    if engine.dialect.name == "sqlite":
-        return SQLite(engine, tables)
-    raise InvalidOptionError(
-        f"an outbox is in PostgreSQL or SQLite, not in {engine.dialect.name}: use one of them"
-    )
+    kinds: dict[str, type[Database]] = {"postgresql": PostgreSQL, "sqlite": SQLite}
+    kind = kinds.get(engine.dialect.name)
+    if kind is None:
+        raise InvalidOptionError(
+            f"an outbox is in PostgreSQL or SQLite, not in {engine.dialect.name}: use one of them"
+        )
+    found = kind(engine, tables)
+    try:
+        _check_tables(found.connection, tables)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _check_tables(connection: sa.Connection, tables: OutboxTables) -> None:
+    inspector = sa.inspect(connection)
+    for table in (tables.rows, tables.relay):
+        if not inspector.has_table(table.name, schema=table.schema):
+            raise InvalidOptionError(
+                f"the database {connection.engine.url!r} has no table {table.fullname!r}: call "
+                "Outbox.create, or migrate"
+            )
+    connection.commit()

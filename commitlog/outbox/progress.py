@@ -37,6 +37,9 @@ class Progress:
     position, checksum : int
         Of the last record that was moved: where it is, and a CRC of its key and value. -1 and 0
         before the first one.
+    tail : int
+        The end of the log when the batch was taken. A record below it is none of the batch, even if
+        it has the number and the bytes of one: the database was restored.
     """
 
     producer: str
@@ -45,6 +48,7 @@ class Progress:
     batch: tuple[int, ...] = ()
     position: int = -1
     checksum: int = 0
+    tail: int = 0
 
     @classmethod
     def new(cls, log: str) -> Progress:
@@ -55,7 +59,8 @@ class Progress:
     def of(cls, row: Any) -> Progress:
         """Read the state row."""
         batch = tuple(map(int, row.batch.split()))
-        return cls(row.producer, row.log, row.number, batch, row.position, row.checksum)
+        last = row.position, row.checksum
+        return cls(row.producer, row.log, row.number, batch, *last, row.tail)
 
     def columns(self) -> dict[str, Any]:
         """Return the state row."""
@@ -71,8 +76,10 @@ class Progress:
             return found
         return replace(found, position=last.position, checksum=checksum_of(last))
 
-    def taking(self, waiting: list[tuple[int, int]]) -> Progress:
-        """Return the progress with the next batch, of ids and sizes of rows that wait."""
+    def taking(self, waiting: list[tuple[int, int]], tail: int) -> Progress:
+        """Return the progress with the next batch, of ids and sizes of rows that wait, for a log
+        that ends at `tail`.
+        """
         total = 0
         batch: list[int] = []
         for number, size in waiting:
@@ -80,7 +87,7 @@ class Progress:
             if batch and total > BATCH_BYTES:
                 break
             batch.append(number)
-        return replace(self, batch=tuple(batch))
+        return replace(self, batch=tuple(batch), tail=tail if batch else self.tail)
 
 
 def checksum_of(record: Record) -> int:

@@ -23,6 +23,7 @@ from commitlog.errors import (
     ForkedError,
     InUseError,
     InvalidOptionError,
+    LogNotFoundError,
     MessageError,
     MessageValueError,
     OutboxError,
@@ -155,13 +156,19 @@ class Relay:
                     position = self._append(row, self._progress.number + moved)
             except _REFUSED as error:
                 why = str(error)
-                if isinstance(error, RecordTooLargeError):
+                if isinstance(error, RecordTooLargeError) and row.size > self._largest:
                     why = f"{row.size} bytes: a record of this log has at most {self._largest}"
                 break
             moved += 1
             failpoint("outbox row appended")
         if position >= 0:
             self._log.flush()
+            if view_of(self._log).is_removed:
+                raise LogNotFoundError(
+                    "the log was removed while rows were moved into it, and these rows stay in the "
+                    "outbox: restore the log, or open another one",
+                    path=self._log.path,
+                )
             failpoint("outbox batch flushed")
         last = None if position < 0 else self._log.read(position)
         self._advance(self._progress.after(moved, int(why is not None), last), moved, why)
@@ -187,7 +194,8 @@ class Relay:
             if not row.headers:
                 raise
             raise MessageValueError(error.message) from error  # of the name of a header
-        if position < end and (is_new or not self._is_same(position, row, topic, message)):
+        is_old = is_new or position < self._progress.tail
+        if position < end and (is_old or not self._is_same(position, row, topic, message)):
             raise self._misfit(f"another row has number {number} in the log, at {position}")
         return position
 
@@ -201,7 +209,7 @@ class Relay:
         json: Any = imported("msgspec", "a row with a topic", "topics").json
         try:
             return topic, json.decode(row.value, type=topic.message_class)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise MessageValueError(f"not a message of topic {row.topic!r}: {error}") from error
 
     def _is_same(self, position: int, row: Any, topic: Topic[Any] | None, message: Any) -> bool:
@@ -230,10 +238,15 @@ class Relay:
                 aside = sa.update(rows).where(rows.c.id == before.batch[moved])
                 connection.execute(aside.values(error=why))
             if not progress.batch:
-                size = sa.func.length(rows.c.value)
+                key, headers = (
+                    sa.func.coalesce(sa.func.length(each), 0)
+                    for each in (rows.c.key, rows.c.headers)
+                )
+                size = sa.func.length(rows.c.value) + key + headers
                 waiting = sa.select(rows.c.id, size).where(rows.c.error.is_(None))
                 found = connection.execute(waiting.order_by(rows.c.id).limit(BATCH_ROWS))
-                progress = progress.taking([(number, length) for number, length in found])
+                sizes = [(number, length) for number, length in found]
+                progress = progress.taking(sizes, self._log.tail_position)
                 self._is_fresh = True
             if progress != before:
                 self._write(connection, progress)
@@ -287,6 +300,8 @@ class Relay:
                 self._check()
             except OutboxError as error:
                 self._begin_anew(error)
+            else:
+                self._lower_tail()
         except BaseException:
             self.close()
             raise
@@ -304,6 +319,16 @@ class Relay:
         # The log may have any number of a batch that was taken before.
         self._tried = self._progress.number + len(self._progress.batch) - 1
         self._is_fresh = False
+
+    def _lower_tail(self) -> None:
+        """Note that the log lost the end that it had when the batch was taken, by a power cut or a
+        promotion: the batch, of which it has nothing then, may be appended below.
+        """
+        progress = replace(self._progress, tail=self._log.tail_position)
+        if progress.tail < self._progress.tail:
+            with self._connected().transaction() as connection:
+                self._write(connection, progress)
+            self._progress = progress
 
     def _check(self) -> None:
         known = self._progress

@@ -9,6 +9,7 @@ from typing import Any
 
 from commitlog.base.units import whole_of
 from commitlog.errors import MessageValueError, RecordTypeError
+from commitlog.extension import LogView
 
 _TYPE_MOST = (1 << 32) - 1
 
@@ -24,6 +25,8 @@ def row_of(
     number = whole_of(type)
     if number is None or not 0 <= number <= _TYPE_MOST:
         raise RecordTypeError(f"the type of a record must be from 0 to {_TYPE_MOST}, not {type!r}")
+    if topic is not None and not isinstance(topic, str):
+        raise RecordTypeError(f"topic must be the name of a topic, a str, not {topic!r}")
     return {
         "value": _checked("value", value),
         "key": None if key is None else _checked("key", key),
@@ -43,7 +46,10 @@ def _checked(what: str, given: object) -> bytes:
 
 
 def packed_headers(headers: Mapping[str, bytes]) -> str:
-    """Return headers as a JSON object of text; bytes that are not UTF-8 become lone surrogates."""
+    """Check headers, and return them as a JSON object of text; bytes that are not UTF-8 become lone
+    surrogates.
+    """
+    LogView.headers_length(headers)
     return json.dumps(
         {
             name: _checked(f"header {name!r}", value).decode(errors="surrogateescape")
@@ -57,5 +63,5 @@ def unpacked_headers(text: str | None) -> dict[str, bytes]:
     try:
         found = json.loads(text or "{}")
         return {name: value.encode(errors="surrogateescape") for name, value in found.items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise MessageValueError(f"headers are not a JSON object of text: {error}") from error

@@ -21,7 +21,9 @@ from commitlog.errors import (
     ForkedError,
     InUseError,
     InvalidOptionError,
+    LogNotFoundError,
     OutboxError,
+    RecordTooLargeError,
     RecordTypeError,
 )
 from commitlog.outbox import Outbox
@@ -87,13 +89,14 @@ def test_headers_of_rows_are_those_of_records(
     with engine.begin() as connection:
         outbox.put(connection, b"a", headers=headers)
         outbox.put(connection, b'{"id": 1}', headers=headers, topic="order")
-        for wrong in ("nonsense", "[1]", '{"a": 1}', '{"": "x"}'):
+        nested = '{"a":' * 100_000
+        for wrong in ("nonsense", "[1]", '{"a": 1}', '{"": "x"}', nested):
             connection.execute(outbox.table.insert(), {"value": b"b", "headers": wrong})
         outbox.put(connection, b"c", headers={})
     orders = commitlog.topic(log, Order, name="order")
     with outbox.relay(engine, log, topics=[orders]) as relay:
         drain(relay)
-        assert (relay.moved, relay.refused) == (3, 4)
+        assert (relay.moved, relay.refused) == (3, 5)
     assert [record.headers for record in log.tailer() if record.value != b"c"].count(headers) == 2
 
 
@@ -212,13 +215,14 @@ def test_rows_with_a_topic_become_messages(
             (b'{"id": 1}', "order"),
             (b'{"id": "x"}', "order"),
             (b"{}", "unknown"),
+            (b'{"id": 1, "x": ' + b"[" * 100_000, "order"),
             (b'{"id": 2}', "order"),
         ):
             outbox.put(connection, value, topic=topic, key=b"k")
     orders = commitlog.topic(log, Order, name="order")
     with outbox.relay(engine, log, topics=[orders]) as relay:
         drain(relay)
-        assert (relay.moved, relay.refused) == (2, 2)
+        assert (relay.moved, relay.refused) == (2, 3)
     assert list(orders.tailer()) == [Order(1), Order(2)]
 
 
@@ -229,6 +233,12 @@ def test_put_of_something_else_than_bytes_is_refused(engine: sa.Engine, outbox: 
                 outbox.put(connection, **wrong)  # type: ignore[arg-type]
         with pytest.raises(RecordTypeError, match="header 'a'"):
             outbox.put(connection, b"", headers={"a": 5})  # type: ignore[dict-item]
+        with pytest.raises(RecordTypeError, match="must be a str, not 1"):
+            outbox.put(connection, b"", headers={1: b""})  # type: ignore[dict-item]
+        with pytest.raises(RecordTooLargeError, match="at most 64 headers"):
+            outbox.put(connection, b"", headers={str(at): b"" for at in range(65)})
+        with pytest.raises(RecordTypeError, match="topic must be the name"):
+            outbox.put(connection, b"", topic=5)  # type: ignore[arg-type]
 
 
 # --- kills ----------------------------------------------------------------------------------------
@@ -366,6 +376,74 @@ def test_restored_database_is_refused_and_loses_no_row(
     restored.dispose()
 
 
+def test_restored_rows_taken_before_a_kill_are_no_repeats(
+    engine: sa.Engine, outbox: Outbox, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path) as log, outbox.relay(engine, log):
+        restored = copied(engine, tmp_path / "old.db")
+        put(engine, outbox, b"a")
+    with commitlog.open(path) as log, outbox.relay(engine, log) as relay:
+        drain(relay)
+    put(restored, outbox, b"a")  # another one, with the bytes of the first
+    taken = killed_after_taking(outbox, restored, path)
+    assert taken == "1"
+    with (
+        commitlog.open(path) as log,
+        outbox.relay(restored, log) as relay,
+        pytest.raises(OutboxError, match="another row has number 0"),
+    ):
+        drain(relay)
+    with restored.connect() as connection:
+        assert outbox.stats(connection).waiting == 1
+    restored.dispose()
+
+
+def test_batch_goes_on_in_a_log_that_lost_its_end(
+    engine: sa.Engine, outbox: Outbox, tmp_path: Path
+) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path) as log:
+        outbox.relay(engine, log).close()
+    shutil.copytree(path, tmp_path / "backup")
+    with commitlog.open(path) as log:
+        log.append(b"x" * 5000)  # of another producer
+    put(engine, outbox, b"a")
+    assert killed_after_taking(outbox, engine, path) == "1"
+    shutil.rmtree(path)
+    shutil.move(tmp_path / "backup", path)
+    for _ in range(2):  # a kill after the append finds the record below the end that was lost
+        with commitlog.open(path) as log, outbox.relay(engine, log):
+            log.append(b"a", key=b"k", producer=producer_of(engine), producer_sequence=0)
+    with commitlog.open(path) as log, outbox.relay(engine, log) as relay:
+        drain(relay)
+        assert values(log) == [b"a"]
+
+
+def producer_of(engine: sa.Engine) -> str:
+    with engine.connect() as connection:
+        return str(connection.exec_driver_sql("SELECT producer FROM shop_outbox_relay").scalar())
+
+
+def killed_after_taking(outbox: Outbox, engine: sa.Engine, path: Path) -> str:
+    """Kill a relay when it has taken a batch and appended nothing of it; return the batch."""
+
+    def prepare() -> Callable[[], object]:
+        def act() -> None:
+            with commitlog.open(path) as log, outbox.relay(engine, log) as relay:
+                drain(relay)
+
+        return act
+
+    for step in range(1, 100):
+        assert killed_at(step, prepare)
+        with engine.connect() as connection:
+            asked = connection.exec_driver_sql("SELECT batch FROM shop_outbox_relay")
+            if batch := asked.scalar_one():
+                return str(batch)
+    raise AssertionError("no batch was taken")
+
+
 def test_database_restored_from_long_ago_is_refused(
     engine: sa.Engine, outbox: Outbox, log: CommitLog, tmp_path: Path
 ) -> None:
@@ -414,6 +492,21 @@ def test_restored_log_is_refused(
     assert "all rows are moved, although outbox 'shop_outbox' and the log" in caplog.text
 
 
+def test_removed_log_keeps_the_rows_in_the_outbox(
+    engine: sa.Engine, outbox: Outbox, log: CommitLog
+) -> None:
+    put(engine, outbox, b"a")
+    with outbox.relay(engine, log) as relay:
+        drain(relay)
+        put(engine, outbox, b"b")
+        shutil.rmtree(log.path)
+        for _ in range(2):
+            with pytest.raises(LogNotFoundError, match="these rows stay in the outbox"):
+                relay.run_once()
+    with engine.connect() as connection:
+        assert outbox.stats(connection).waiting == 1
+
+
 def test_another_log_is_refused(
     engine: sa.Engine, outbox: Outbox, log: CommitLog, tmp_path: Path
 ) -> None:
@@ -435,21 +528,8 @@ def test_copied_database_does_not_take_a_number_twice(
     copy = copied(engine, tmp_path / "copy.db")
     put(copy, outbox, b"of the copy")
 
-    def prepare() -> Callable[[], object]:
-        def act() -> None:
-            with commitlog.open(path) as log, outbox.relay(copy, log) as relay:
-                drain(relay)
-
-        return act
-
     # The copy takes its batch and is killed before the append; then the original goes on.
-    steps = iter(range(1, 100))
-    while True:
-        assert killed_at(next(steps), prepare)
-        with copy.connect() as connection:
-            state = connection.exec_driver_sql("SELECT batch FROM shop_outbox_relay").scalar_one()
-        if state:
-            break
+    killed_after_taking(outbox, copy, path)
     put(engine, outbox, b"b")
     with commitlog.open(path) as log:
         with outbox.relay(engine, log) as relay:
@@ -487,6 +567,15 @@ def test_retention_of_the_log_does_not_disturb_the_relay(
 def test_name_that_is_no_plain_table_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidOptionError, match="the name of an outbox"):
         Outbox(name)
+
+
+def test_missing_table_is_named(engine: sa.Engine, outbox: Outbox, log: CommitLog) -> None:
+    with pytest.raises(InvalidOptionError, match="has no table 'absent': call Outbox.create"):
+        Outbox("absent").relay(engine, log)
+    with outbox.relay(engine, log) as relay:
+        outbox.table.drop(engine)
+        with pytest.raises(InvalidOptionError, match="has no table 'shop_outbox'"):
+            relay.run()
 
 
 def test_databases_without_a_relay_are_refused(outbox: Outbox, log: CommitLog) -> None:
