@@ -94,13 +94,15 @@ cdef extern from "mark.h":
     ctypedef struct cl_marked:
         cl_mark mark
         uint64_t position
-    int cl_append_marked(
-        cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
-        const cl_mark *mark, uint64_t *position
-    ) nogil
     size_t cl_marks_read(
         const cl_segment *segment, uint64_t *offset, uint64_t limit, cl_marked *found, size_t most,
         int *code
+    ) nogil
+
+cdef extern from "marked.h":
+    int cl_append_marked(
+        cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
+        const cl_mark *mark, uint64_t *position
     ) nogil
 
 cdef extern from "conditional.h":

@@ -4,7 +4,7 @@
  * record with its headers and its mark, or none of them. */
 #include "driven.h"
 
-#include "mark.h"
+#include "marked.h"
 
 static const uint8_t encoded[] = "\2\3\0abxyz\1\0\0c"; /* and its final zero */
 static const cl_headers headers = {.bytes = encoded, .length = sizeof encoded - 1};

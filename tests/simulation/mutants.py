@@ -126,7 +126,7 @@ MUTANTS = [
            "        if promised <= theirs.rank:", "        if True:"),
     Mutant("restored copy is followed again", f"{_R}.replica",
            "            if not restored:", "            if False:"),
-    Mutant("copy takes chunks after its promise", f"{_R}.follower",
+    Mutant("copy takes records after its promise", f"{_R}.follower",
            "                if replica.is_fenced:", "                if False:"),
     Mutant("promise is not written", f"{_R}.replica",
            "                self._write(new)\n"

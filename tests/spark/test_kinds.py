@@ -152,7 +152,7 @@ def _text(message: Any) -> str | None:
 
 def schema_of(options: dict[str, str]) -> StructType:
     if "messageTopic" in options:
-        return schema_with(options)
+        return schema_with(options, with_headers=False)
     columns = from_arrow_schema(schema(*FIELDS))
     if "decode" not in options:
         return columns

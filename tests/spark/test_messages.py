@@ -243,7 +243,9 @@ def test_forged_message_of_a_sealed_topic_is_refused(
         given = {**options, **more}
         message = StructType().add("topic", StringType()).add("json", StringType())
         column = StructType().add("message", message)
-        reader = LogReader(given, schema_with(given) if "messageTopic" in given else column)
+        if "messageTopic" in given:
+            column = schema_with(given, with_headers=False)
+        reader = LogReader(given, column)
         return [
             each
             for part in reader.partitions()

@@ -1,9 +1,7 @@
-/* Appends with a mark, and the search for marks. */
 #include "mark.h"
 
 #include <string.h>
 
-#include "claim.h"
 #include "crc32c.h"
 
 /* The bytes behind the cell. */
@@ -21,54 +19,12 @@ static uint32_t crc_of(const cl_segment *segment, uint64_t offset, const mark_by
     return cl_crc32c(cl_crc32c(0, place, sizeof place), content, offsetof(mark_bytes, crc));
 }
 
-/* Writes all of a mark but its cell, which is returned. */
-static uint64_t write_mark(const cl_segment *segment, uint32_t offset, const cl_mark *mark,
-                           uint32_t record_crc) {
+uint64_t cl_mark_write(const cl_segment *segment, uint32_t offset, const cl_mark *mark,
+                       uint32_t record_crc) {
     mark_bytes content = {.mark = *mark, .record_crc = record_crc};
     content.crc = crc_of(segment, offset, &content);
     memcpy(segment->bytes + offset + CL_CELL_SIZE, &content, sizeof content);
     return cl_skip_cell(segment, offset, CL_MARK_LENGTH);
-}
-
-uint64_t cl_marked_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input,
-                         const cl_headers *headers, const cl_mark *mark) {
-    const uint32_t mark_at = offset + cl_headers_size(headers);
-    const uint32_t record_at = mark_at + (mark == NULL ? 0 : CL_MARK_LENGTH);
-    uint64_t cell = cl_frame_write(segment, record_at, input);
-    const uint32_t record_crc = cl_cell_high(cell);
-    if (mark != NULL) {
-        memcpy(segment->bytes + record_at, &cell, sizeof cell);
-        cell = write_mark(segment, mark_at, mark, record_crc);
-    }
-    if (headers->length != 0) {
-        memcpy(segment->bytes + mark_at, &cell, sizeof cell);
-        cell = cl_headers_write(segment, offset, headers, record_crc);
-    }
-    return cell;
-}
-
-int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
-                     const cl_mark *mark, uint64_t *position) {
-    const uint32_t before = cl_headers_size(headers) + CL_MARK_LENGTH;
-    uint64_t length = before + cl_input_length(input);
-    cl_record_input record;
-    int code;
-    if (length > writer->largest) {
-        return CL_E_TOO_LARGE;
-    }
-    do { /* cl_batch_publish bounds the rounds */
-        cl_claim claim;
-        record = *input;
-        code = cl_batch_claim(writer, cl_frame_aligned((uint32_t)length), &record.timestamp_ns,
-                              &claim);
-        if (code == CL_OK) {
-            cl_assert(length, <=, claim.length);
-            uint64_t cell = cl_marked_write(claim.segment, claim.offset, &record, headers, mark);
-            code = cl_batch_publish(writer, &claim, cell, 1);
-            *position = claim.segment->base + claim.offset + before;
-        }
-    } while (code == CL_E_ROLLED_BACK);
-    return code;
 }
 
 bool cl_mark_read(const cl_frame_cursor *cursor, cl_mark *mark) {

@@ -7,9 +7,6 @@
 #define CL_MARK_H
 
 #include "frame_cursor.h"
-#include "frame_writer.h"
-#include "headers.h"
-#include "writer.h"
 
 #define CL_MARK_LENGTH 32u
 
@@ -23,14 +20,10 @@ typedef struct {
     uint64_t position; /* of the record */
 } cl_marked;
 
-/* Writes headers, if there are any, the mark, if it is not NULL, and the record, one behind the
- * other, and returns the first cell, which is not written. */
-uint64_t cl_marked_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input,
-                         const cl_headers *headers, const cl_mark *mark);
-
-/* As cl_writer_append, with headers, if there are any, and a mark. */
-int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
-                     const cl_mark *mark, uint64_t *position);
+/* Writes all of a mark but its cell, which is returned. `record_crc` is the CRC in the cell of the
+ * record. */
+uint64_t cl_mark_write(const cl_segment *segment, uint32_t offset, const cl_mark *mark,
+                       uint32_t record_crc);
 
 /* Whether the frame at the cursor is a mark, and its record is behind it. */
 bool cl_mark_read(const cl_frame_cursor *cursor, cl_mark *mark);

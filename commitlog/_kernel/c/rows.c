@@ -5,7 +5,7 @@
 
 #include "crc32c.h"
 #include "crc32c_steps.h"
-#include "mark.h"
+#include "marked.h"
 
 #ifdef HAS_INSTRUCTIONS
 
