@@ -15,7 +15,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-JARS = Path(os.environ.get("COMMITLOG_KAFKA_JARS", "build/kafka"))
+JARS = Path(os.environ.get("KAFKA_JARS", "build/kafka"))
 START_S = 240.0
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -52,7 +52,7 @@ def missing() -> str | None:
     if shutil.which("java") is None:
         return "no java: install a JRE of version 17 or newer"
     if not any(JARS.glob("kafka-server-4*.jar")):
-        return f"no jars of Kafka 4 in {JARS}: run `make kafka-tools`, or set COMMITLOG_KAFKA_JARS"
+        return f"no jars of Kafka 4 in {JARS}: run `make kafka-tools`, or set KAFKA_JARS"
     return None
 
 
