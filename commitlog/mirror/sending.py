@@ -36,7 +36,7 @@ _logger = logging.getLogger("commitlog.mirror")
 
 
 class AgainError(Exception):
-    """The transaction was aborted: its records are sent again."""
+    """The producer has failed: a new one sends what is not acknowledged."""
 
 
 class EndedError(Exception):
@@ -71,7 +71,7 @@ class Sending:
         self._partition = partition
         self._uuid = self._view.identity.uuid.hex()
         self._names: dict[int, str | None] = {}
-        self._refused: tuple[Any, int] | None = None
+        self._refused: tuple[Any, str, int] | None = None
         self._limit = _MOST  # less if a record further on is refused
         self._id = transactional_id
         topic, partitions = broker.describe()
@@ -87,7 +87,7 @@ class Sending:
             group = transactional_id or f"commitlog.{self._uuid}.{known}"
             place = {"group.id": group, "enable.auto.commit": False}
             self._consumer = broker.client("Consumer", {}, place)
-            self._producer = self._new_producer()
+            self._take_producer()
             self._place = self._resume()
         except AgainError as error:
             self._tailer.close()
@@ -108,23 +108,29 @@ class Sending:
                 )
 
     def _renew(self) -> None:
-        """Begin with a new producer, which aborts an open transaction of the one before."""
+        """Begin with a new producer, which aborts an open transaction of the one before.
+
+        The old one is ended first, so that it cannot take the transactional id back.
+        """
         while True:
+            self._producer.purge()
+            self._producer = None
             try:
-                self._producer = self._new_producer()
+                self._take_producer()
                 self._place = self._resume()
                 return
             except AgainError as again:
                 _logger.warning("%s: %s; trying again", self._broker.url, again)
 
-    def _new_producer(self) -> Any:
+    def _take_producer(self) -> None:
+        self._refused = None
         if self._id is None:
-            return self._broker.client("Producer", {**_DEFAULTS, **_UNENDING}, _FIXED)
+            self._producer = self._broker.client("Producer", {**_DEFAULTS, **_UNENDING}, _FIXED)
+            return
         fixed = {**_FIXED, "transactional.id": self._id}
-        producer = self._broker.client("Producer", _DEFAULTS, fixed)
+        self._producer = self._broker.client("Producer", _DEFAULTS, fixed)
         # What an earlier mirror has begun is committed or aborted when this returns.
-        self._try("take the transactional id", producer.init_transactions)
-        return producer
+        self._try("take the transactional id", self._producer.init_transactions)
 
     def _resume(self) -> Place | None:
         """Go to the place at the broker, which is returned, or stay where the tailer is."""
@@ -162,27 +168,30 @@ class Sending:
         """Send one batch, or wait a moment for one."""
         if self._view.committed_position > self._view.flushed_position:
             self._view.ask_for_flush()
+        failed, count = None, 0
         try:
             with self._tailer.reading_batch(self._limit, timeout=_IDLE_S) as batch:
-                if len(batch):
+                count = len(batch)
+                if count:
                     self._send(batch)
+                elif self._place is not None and host.monotonic() > self._placed_s + _REFRESH_S:
+                    self._transact(lambda: None, self._place)
             self._limit = _MOST
         except AgainError as again:
             _logger.warning("%s: %s; sending again", self._broker.url, again)
-            self._renew()
+            failed = again
         except MirrorError as error:
             # First send what is before a refused record: then the tailer can be moved past it.
             before = 0 if error.position is None else int((batch.positions < error.position).sum())
             if not before:
                 raise
-            self._limit = before
+            self._limit, failed = before, error
+        if failed is not None:
+            failed.__traceback__ = None  # it holds the old producer
             self._renew()
         self.position = self._tailer.position
-        if not len(batch):
-            if self._view.is_removed:
-                raise MirrorError("the log was removed", path=self._log.path)
-            if self._place is not None and host.monotonic() > self._placed_s + _REFRESH_S:
-                self._transact(lambda: None, self._place)
+        if not count and self._view.is_removed:
+            raise MirrorError("the log was removed", path=self._log.path)
 
     def close(self) -> None:
         """Release the name, and the connections."""
@@ -214,7 +223,7 @@ class Sending:
             self._consumer.commit(offsets=[offset], asynchronous=True)
             return
         self._try("begin a transaction", lambda _: producer.begin_transaction())
-        produce()
+        produce()  # the commit waits for it, and tells early if the transaction has failed
         group = self._consumer.consumer_group_metadata()
         send = partial(producer.send_offsets_to_transaction, [offset], group)
         self._try("commit the place", send)
@@ -254,7 +263,7 @@ class Sending:
                 headers=headers,
             )
             self._queue(send, position)
-        while self._deliver(producer.flush):
+        while self._id is None and self._deliver(producer.flush):
             pass
 
     def _queue(self, send: Callable[[], None], position: int) -> None:
@@ -264,11 +273,14 @@ class Sending:
             except BufferError:  # the user's queue.buffering.max.messages
                 self._deliver(self._producer.poll)
             except self._broker.kafka.KafkaException as error:
-                raise self._failed(error, "a record is refused", position) from None
+                self._deliver(self._producer.poll)  # a report says why the producer has failed
+                refused = position if code_of(error) == "MSG_SIZE_TOO_LARGE" else None
+                raise self._failed(error, "cannot send a record", refused) from None
 
     def _deliver(self, wait: Callable[[float], int]) -> int:
         """Wait a moment for reports, and return what `wait` does; raise what they say."""
         fatal, left = None, 0
+        self._consumer.poll(0)  # what it logs
         try:
             left = wait(_IDLE_S)
         except self._broker.kafka.KafkaException as error:
@@ -277,7 +289,7 @@ class Sending:
                 with contextlib.suppress(self._broker.kafka.KafkaException):
                     self._producer.poll(_CALL_S)
         if self._refused is not None:
-            raise self._failed(self._refused[0], "a record is refused", self._refused[1])
+            raise self._failed(*self._refused)
         if fatal is not None:
             raise self._failed(fatal, "the mirror cannot go on")
         if self._broker.ending.is_set():
@@ -287,14 +299,13 @@ class Sending:
     def _note(self, position: int, error: Any, _: Any) -> None:
         """Take the report of a record that failed; those after the first one only follow it."""
         if error is not None and self._refused is None:
-            self._refused = error, position
+            self._refused = error, "a record is refused", position
 
     def _failed(self, error: Any, what: str, position: int | None = None) -> Exception:
         """Return the error that ends the mirror, or the one after which it tries again."""
-        kafka_error = error.args[0] if isinstance(error, BaseException) else error
-        is_passing = code_of(error) in _PASSING or kafka_error.txn_requires_abort()
-        if self._id is not None and is_passing and not kafka_error.fatal():
-            return AgainError(kafka_error.str())
+        found = error.args[0] if isinstance(error, BaseException) else error
+        if self._id is not None and not found.fatal() and (_is_lost(found) or _is_passing(found)):
+            return AgainError(f"{what}: {found.str()}")
         return self._broker.failure(error, what, position)
 
     def _try(self, what: str, call: Callable[[float], object]) -> None:
@@ -305,12 +316,14 @@ class Sending:
                 call(_CALL_S)
                 return
             except self._broker.kafka.KafkaException as error:
-                if self._broker.ending.is_set():
-                    raise EndedError from None  # the next mirror has the transaction aborted
-                is_passing = error.args[0].retriable() or code_of(error) in _PASSING
-                if not is_passing or host.monotonic() > until_s:
+                self._deliver(self._producer.poll)  # a refused record is the cause
+                found = error.args[0]
+                if _is_lost(found) or not _is_passing(found):
                     raise self._failed(error, f"cannot {what}") from None
-                _logger.info("%s: cannot %s: %s", self._broker.url, what, error.args[0].str())
+                text = f"cannot {what}: {found.str()}"
+                if host.monotonic() > until_s:
+                    raise AgainError(text) from None
+                _logger.info("%s: %s", self._broker.url, text)
 
     def _kind_headers(self, kind: int) -> dict[str, str]:
         """Return the type of a record, and the name of its topic if it is a message."""
@@ -321,3 +334,13 @@ class Sending:
             self._names[kind] = None if isinstance(found, SchemaError) else found.topic
         name = self._names[kind]
         return {repeats.TYPE: str(kind)} | ({} if name is None else {repeats.TOPIC: name})
+
+
+def _is_passing(error: Any) -> bool:
+    """Return whether the same call can succeed later."""
+    return bool(error.retriable() or error.name() in _PASSING)
+
+
+def _is_lost(error: Any) -> bool:
+    """Return whether the transaction has failed: only a new producer helps."""
+    return bool(error.txn_requires_abort() or error.name() == "_STATE")
