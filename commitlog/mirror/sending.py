@@ -74,6 +74,7 @@ class Sending:
         self._refused: tuple[Any, str, int] | None = None
         self._limit = _MOST  # less if a record further on is refused
         self._id = transactional_id
+        self._producer: Any = None
         topic, partitions = broker.describe()
         if partition is not None and not 0 <= partition < partitions:
             raise MirrorError(
@@ -113,7 +114,6 @@ class Sending:
         The old one is ended first, so that it cannot take the transactional id back.
         """
         while True:
-            self._producer.purge()
             self._producer = None
             try:
                 self._take_producer()
@@ -168,7 +168,8 @@ class Sending:
         """Send one batch, or wait a moment for one."""
         if self._view.committed_position > self._view.flushed_position:
             self._view.ask_for_flush()
-        failed, count = None, 0
+        failed: Exception | None = None
+        count = 0
         try:
             with self._tailer.reading_batch(self._limit, timeout=_IDLE_S) as batch:
                 count = len(batch)
@@ -225,9 +226,33 @@ class Sending:
         self._try("begin a transaction", lambda _: producer.begin_transaction())
         produce()  # the commit waits for it, and tells early if the transaction has failed
         group = self._consumer.consumer_group_metadata()
-        send = partial(producer.send_offsets_to_transaction, [offset], group)
-        self._try("commit the place", send)
+        self._try("commit the place", partial(self._send_place, producer, [offset], group))
         self._try("commit the transaction", producer.commit_transaction)
+
+    def _send_place(self, producer: Any, offsets: list[Any], group: Any, limit_s: float) -> None:
+        """Add the place to the transaction, in a thread of its own.
+
+        If the broker of the group is lost, librdkafka can wait for it without an end, whatever the
+        limit (its issues 5456 and 5511). The thread keeps such a producer until that ends.
+        """
+        done = host.event()
+        failed: list[Exception] = []
+
+        def send() -> None:
+            try:
+                producer.send_offsets_to_transaction(offsets, group, limit_s)
+            except self._broker.kafka.KafkaException as error:
+                failed.append(error)
+            done.set()
+
+        host.thread(f"commitlog mirror place {self._log.path}", send).start()
+        until_s = host.monotonic() + 2 * limit_s
+        while not done.wait(_IDLE_S):
+            self._deliver(lambda _: int(producer.poll(0)))
+            if host.monotonic() > until_s:
+                raise AgainError("the place was not committed in time")
+        if failed:
+            raise failed[0]
 
     def _produce(self, batch: Batch) -> None:
         """Send the records, and wait until the broker has acknowledged all."""
