@@ -168,8 +168,7 @@ class Sending:
         """Send one batch, or wait a moment for one."""
         if self._view.committed_position > self._view.flushed_position:
             self._view.ask_for_flush()
-        failed: Exception | None = None
-        count = 0
+        count, has_failed = 0, False
         try:
             with self._tailer.reading_batch(self._limit, timeout=_IDLE_S) as batch:
                 count = len(batch)
@@ -180,15 +179,14 @@ class Sending:
             self._limit = _MOST
         except AgainError as again:
             _logger.warning("%s: %s; sending again", self._broker.url, again)
-            failed = again
+            has_failed = True
         except MirrorError as error:
             # First send what is before a refused record: then the tailer can be moved past it.
             before = 0 if error.position is None else int((batch.positions < error.position).sum())
             if not before:
                 raise
-            self._limit, failed = before, error
-        if failed is not None:
-            failed.__traceback__ = None  # it holds the old producer
+            self._limit, has_failed = before, True
+        if has_failed:  # here, because the error holds the old producer
             self._renew()
         self.position = self._tailer.position
         if not count and self._view.is_removed:
