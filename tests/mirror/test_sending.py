@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,6 +174,46 @@ def test_broker_that_is_away_is_waited_for(
         kafka.start()
         assert mirror.wait(log.flushed_position, timeout=LIMIT_S)
         assert rows_of(records_of(kafka.address, f"away-{id}")) == rows_in(log)
+
+
+class Stuck:
+    """A producer whose call for the place waits without an end, as librdkafka's can (its issue
+    5456).
+    """
+
+    def __init__(self, producer: Any) -> None:
+        self._producer, self.go_on, self.late = producer, threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def send_offsets_to_transaction(self, *arguments: Any) -> None:
+        self.go_on.wait()
+        try:
+            self._producer.send_offsets_to_transaction(*arguments)
+        finally:
+            self.late.set()
+
+
+def test_place_that_is_never_sent_is_given_up(
+    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlog.mirror.sending._CALL_S", 1.0)
+    url = kafka.create("stuck")
+    with (
+        filled(tmp_path / "log") as log,
+        to_kafka(log, url, transactional_id="stuck") as mirror,
+    ):
+        assert mirror.wait(log.flushed_position, timeout=LIMIT_S)
+        sending: Any = mirror._flow
+        stuck = sending._producer = Stuck(sending._producer)
+        log.append(b"later", sync=True)
+        assert mirror.wait(log.flushed_position, timeout=LIMIT_S)
+        stuck.go_on.set()  # the old producer goes on, and is refused
+        assert stuck.late.wait(LIMIT_S)
+        log.append(b"last", sync=True)
+        assert mirror.wait(log.flushed_position, timeout=LIMIT_S)
+        assert rows_of(records_of(kafka.address, "stuck")) == rows_in(log)
 
 
 def test_refused_credentials_are_one_clear_error(
