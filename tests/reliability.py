@@ -33,6 +33,14 @@ def soaked(figures: Figures) -> tuple[str, str]:
     )
 
 
+def mirrored(figures: Figures) -> tuple[str, str]:
+    """Return what the kills of mirrors did, and how many comparisons failed."""
+    runs = figures["runs"]
+    kills = sum(sum(run["kills"].values()) for run in runs)
+    records, wrong = sum(run["records"] for run in runs), sum(len(run["wrong"]) for run in runs)
+    return f"{kills} kills in {len(runs)} runs, {records:,} records of the log", str(wrong)
+
+
 # Of each leg: what was injected, and what was found wrong.
 LEGS: dict[str, Callable[[Figures], tuple[str, str]]] = {
     "power cuts of a block device": lambda it: (
@@ -63,6 +71,7 @@ LEGS: dict[str, Callable[[Figures], tuple[str, str]]] = {
         f"{it['tried']} faults put into the code, {it['caught']} of them caught",
         f"{len(it['survived'])} not caught",
     ),
+    "mirror": mirrored,
     "soak": soaked,
 }
 # What a leg writes and the table does not need: the figures kept in the checkout stay small.

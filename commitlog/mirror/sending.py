@@ -230,8 +230,8 @@ class Sending:
     def _send_place(self, producer: Any, offsets: list[Any], group: Any, limit_s: float) -> None:
         """Add the place to the transaction, in a thread of its own.
 
-        If the broker of the group is lost, librdkafka can wait for it without an end, whatever the
-        limit (its issues 5456 and 5511). The thread keeps such a producer until that ends.
+        If the broker of the group is lost, librdkafka can wait for it without an end and ignores
+        the limit (its issues 5456 and 5511). The thread keeps such a producer until that ends.
         """
         done = host.event()
         failed: list[Exception] = []
