@@ -4,6 +4,7 @@
 
 #include "crc32c.h"
 #include "frame_cursor.h"
+#include "headers.h"
 #include "mark.h"
 
 #define CL_DIGEST_MIX 0x9E3779B97F4A7C15ull
