@@ -25,6 +25,7 @@ from commitlog.options import Options
 from commitlog.recovery import epochs
 from commitlog.recovery.epochs import Epochs
 from commitlog.recovery.lineage import Lineage
+from commitlog.retention import stored_mark
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
@@ -143,6 +144,10 @@ class LockedLog:
         this.
         """
         return CopyWriter(self._opened)
+
+    def forget_store(self) -> None:
+        """Forget durably what a store has of the log: only the log that it follows is stored."""
+        stored_mark.forget(self._opened.directory)
 
     def finish(self) -> None:
         """Close the log as a writer does: seal its whole segments, and mark it clean."""

@@ -99,6 +99,9 @@ class Replica:
     def adopt(self, new: Lineage) -> None:
         """Record the primary's lineage durably, before frames of a new epoch."""
         if new != self.lineage:
+            self.check_in_place()
+            # Nothing updates what a former primary knows of its store: it would keep all segments.
+            self.log.forget_store()
             self._write(new)
             failpoint("lineage adopted")
 
