@@ -22,7 +22,9 @@ _KILL_S = 5.0
 
 
 def soak(world: World, duration_s: float, every_s: float) -> list[dict[str, float]]:
-    """Run for so long; kill something every few seconds, and promote before each sample."""
+    """Run for so long; every few seconds kill something and prune the copies, and promote after
+    each sample.
+    """
     samples = []
     began_s = time.monotonic()
     kill_s = began_s
@@ -34,6 +36,7 @@ def soak(world: World, duration_s: float, every_s: float) -> list[dict[str, floa
             if time.monotonic() - kill_s > _KILL_S:
                 kill_s = time.monotonic()
                 world.kill_beside()
+                world.prune_copies()
         sample = world.figures() | {"time_s": round(time.monotonic() - began_s, 1)}
         samples.append(sample)
         print(

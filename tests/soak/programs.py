@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from pathlib import Path
@@ -28,7 +29,7 @@ _RULE = Retention(max_bytes=KEPT, interval="1s")
 # The log with copies has fewer records a second, and is to be full within the first minute, too. No
 # required tailer reads it: its reader must not be behind by more than this.
 _PAIR_SEGMENT = SEGMENT // 4
-_PAIR_RULE = Retention(max_bytes=16 * _PAIR_SEGMENT, interval="1s")
+PAIR_RULE = Retention(max_bytes=16 * _PAIR_SEGMENT, interval="1s")
 
 
 class Senders:
@@ -137,6 +138,9 @@ def write(link: Link, path: str, session: int, backing: str | None, store: str |
                 time.sleep(_ROUND_S)
                 _look(log, number)
             senders.stop(log, threads)
+        # A closed log is a cycle of references with a mapping. Only what a collection leaves grows.
+        del log
+        gc.collect()
     if pool is not None:
         pool.close()
     link.say(ENDED)
@@ -198,7 +202,7 @@ def lead(link: Link, path: str, session: int, listen: str, store: str) -> None:
         segment_size=_PAIR_SEGMENT,
         flush="sync",
         replicate=rule,
-        retention=_PAIR_RULE,
+        retention=PAIR_RULE,
         store=Store(store, **_STORE),
     ) as log:
         link.say(UP)

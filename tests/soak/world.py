@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import commitlog
-from commitlog.keep import restore
+from commitlog.keep import prune, restore
 from commitlog.repair.verification import verify
 from tests.faults.child import Child
 from tests.faults.replication.world import free_port
@@ -43,6 +44,7 @@ class World:
         self._running: dict[str, Child] = {}
         self._ports = {name: free_port() for name in _NODES}
         self._primary = "a"
+        self._numbers = random.Random(36)
         self._shm_names: set[str] = set()  # that the log with buffers there has used
         for kind in KINDS:
             (folder / kind).mkdir()
@@ -127,7 +129,7 @@ class World:
 
     def promote(self) -> None:
         """Kill the primary, promote one of its copies, and have the old primary follow."""
-        chosen = self.promotions % 2
+        chosen = self._numbers.randrange(2)  # in turn, one of the three logs would never lead
         one, other = self._copies[chosen], self._copies[1 - chosen]
         for name in ("primary", "pair reader", f"copy {chosen}"):
             self._kill(name)
@@ -142,6 +144,11 @@ class World:
         self._lead()
         self._follow()
         self._read_pair()
+
+    def prune_copies(self) -> None:
+        """Delete what the copies need not keep, while they follow: no retention acts on a copy."""
+        for name in self._copies:
+            prune(self._node(name), programs.PAIR_RULE)
 
     # --- faults -----------------------------------------------------------------------------------
 
