@@ -22,7 +22,8 @@ NAME, LOCK_NAME = "leases", "lock"
 _OPENING: Span = byte(1 << 32)  # one process opens the queue, and recovers it
 COMPACTING: Span = byte((1 << 32) + 1)  # one process writes a base
 _OPEN_S = 30.0
-_FORMAT = 1
+_PATIENCE_S = 10.0
+_FORMAT = 2
 _IDENTITY = struct.Struct("<8sI16s16sQQQQ")
 _MAGIC = b"clqueue\0"
 
@@ -135,6 +136,18 @@ class LeasesFile:
         with contextlib.closing(self._lock(COMPACTING)) as lock:
             waiting = attempts(wait_s, f"the process that compacts the queue {self.folder}")
             yield any(lock.acquire("exclusive") for _ in waiting)
+
+    @contextlib.contextmanager
+    def maintaining(self) -> Iterator[None]:
+        """As `compacting`, and wait for it."""
+        with self.compacting(_PATIENCE_S) as is_ours:
+            if not is_ours:
+                raise OpenTimeoutError(
+                    f"another process has been compacting this queue for {_PATIENCE_S:g} s: try "
+                    "again",
+                    path=self.folder,
+                )
+            yield
 
     def take_worker(self) -> tuple[int, LifeLock]:
         """Lock the byte of a worker; return its number."""

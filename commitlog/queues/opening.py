@@ -31,11 +31,11 @@ from commitlog.queues.finishing import Finishing
 from commitlog.queues.leases_file import LeasesFile
 from commitlog.queues.parts import Parts
 from commitlog.queues.queue import Queue
-from commitlog.queues.recovery import restore, settled
+from commitlog.queues.recovery import agree, restore, settled
 from commitlog.queues.scanner import Scanner
 from commitlog.queues.state_log import Beginning, StateLog
 from commitlog.queues.terms import GivenTerms, Order, Terms, given_terms
-from commitlog.queues.upkeep import Upkeep, move_hold, write_base
+from commitlog.queues.upkeep import Upkeep, begin_hold, hold_name, write_base
 from commitlog.queues.worker import Worker
 from commitlog.types import Mode, Start
 
@@ -127,6 +127,7 @@ def open_queue(
         As for `commitlog.open`.
     """
     title = check_name(name)
+    check_name(hold_name(title))
     check_switches(change=change, sync=sync)
     given = given_terms(
         lease=lease,
@@ -324,6 +325,8 @@ class _Opening:
         """Become a worker; the first one since the machine began makes the leases."""
         is_first = not file.has_other_workers()
         is_valid = file.is_valid
+        if is_valid and is_first:
+            is_valid = agree(self._log, state, file.table, beginning)
         if not is_valid and not is_first:
             raise InUseError(
                 "`leases` was deleted or replaced while processes work for this queue: close the "
@@ -345,12 +348,13 @@ class _Opening:
             restore(self._log, state, table, left, reading.wants, is_suspect=not is_clean)
             dead.remove_places(left.again)
             write_base(parts, prints=prints)
-            move_hold(parts, table.low())
+            begin_hold(parts, table.low())
             table.set_identity(file.identity)
             failpoint("leases made")
         else:
             finishing.complete(accepting)
             if is_first:
+                begin_hold(parts, table.low())
                 state.append(b"", notes.OPENED, sync=True)
         if self._change:
             Upkeep(parts, finishing).change_terms(self._given)

@@ -15,7 +15,8 @@ from commitlog.queues.dead_letters import DeadLetter, DeadLetters
 from commitlog.queues.finishing import Finishing
 from commitlog.queues.handing_out import HandingOut
 from commitlog.queues.parts import Parts
-from commitlog.queues.upkeep import move_hold, write_base
+from commitlog.queues.upkeep import Upkeep, move_hold, write_base
+from commitlog.queues.worker import boot_ns
 
 _PURGED_AT_ONCE = 1000
 _PATIENCE_S = 10.0
@@ -26,40 +27,56 @@ class Operating:
     """Requeue, purge, drain, peek and close."""
 
     def __init__(
-        self, parts: Parts, dead: DeadLetters, handing_out: HandingOut, finishing: Finishing
+        self,
+        parts: Parts,
+        dead: DeadLetters,
+        handing_out: HandingOut,
+        finishing: Finishing,
+        upkeep: Upkeep,
     ) -> None:
         self._parts = parts
         self._dead = dead
         self._handing_out = handing_out
         self._finishing = finishing
+        self._upkeep = upkeep
 
     def requeue(self, letters: Iterable[DeadLetter]) -> int:
         """Make the jobs of dead letters available again, with all their attempts; return how many.
 
-        A record that the log has no more is appended again, for all queues of the log.
+        A record that the log has no more is appended again, for all queues of the log. A base that
+        another process writes between the note and the job would have neither, and of two that
+        requeue the same letter one does it: so one process does at a time.
         """
-        parts, count = self._parts, 0
-        for letter in letters:
-            if self._is_there(letter):
-                move_hold(parts, min(parts.table.low(), letter.position))
-            if self._is_there(letter):  # the hold keeps it from now on
-                parts.state.append(notes.encode_again(letter.place), notes.AGAIN, sync=True)
-                failpoint("requeue noted")
-                if not any(job[1] == letter.position for job in parts.table.snapshot()[1]):
-                    parts.table.restore(tuple(letter.place), 0, 0, -1, AGAIN)
-                failpoint("requeued")
-            elif letter.value is not None:
-                parts.log.append(
-                    letter.value,
-                    key=letter.key,
-                    type=letter.type,
-                    headers=letter.headers,
-                    sync=True,
-                )
-            self._dead.remove(letter)
-            count += 1
+        count = 0
+        with self._parts.worker.file.maintaining():
+            left = {letter.at for letter in self._dead}
+            for letter in letters:
+                if letter.at in left:
+                    left.discard(letter.at)
+                    self._requeue(letter)
+                    count += 1
         self._finishing.wake()
         return count
+
+    def _requeue(self, letter: DeadLetter) -> None:
+        parts = self._parts
+        if self._is_there(letter):
+            move_hold(parts, min(parts.table.low(), letter.position))
+        if self._is_there(letter):  # the hold keeps it from now on
+            parts.state.append(notes.encode_again(letter.place), notes.AGAIN, sync=True)
+            failpoint("requeue noted")
+            if not any(job[1] == letter.position for job in parts.table.snapshot()[1]):
+                parts.table.restore(tuple(letter.place), 0, 0, -1, AGAIN)
+            failpoint("requeued")
+        elif letter.value is not None:
+            parts.log.append(
+                letter.value,
+                key=letter.key,
+                type=letter.type,
+                headers=letter.headers,
+                sync=True,
+            )
+        self._dead.remove(letter)
 
     def _is_there(self, letter: DeadLetter) -> bool:
         try:
@@ -85,7 +102,14 @@ class Operating:
         table = self._parts.table
         table.paused = True
         waiting = attempts(timeout_s, f"the workers of queue {self._parts.name}", interval_s=0.02)
-        return any(table.acquired == 0 for _ in waiting)
+        for _ in waiting:
+            # Paused workers look for no dead ones.
+            now_ns = boot_ns()
+            self._upkeep.rescue(now_ns)
+            table.expire(now_ns)
+            if table.acquired == 0:
+                return True
+        return False
 
     def resume(self) -> None:
         self._parts.table.paused = False
@@ -115,18 +139,28 @@ class Operating:
         worker = parts.worker
         if worker.closed:
             return
-        if worker.is_joined:
-            with worker.file.opening():
-                table = parts.table
-                self._finishing.complete(table.orphan(table.worker, table.generation))
-                if not worker.file.has_other_workers(worker.number):
-                    with worker.file.compacting(_PATIENCE_S) as is_ours:
-                        if is_ours:
-                            write_base(parts, is_clean=table.acquired == 0)
-                worker.closed = True
-                worker.leave()
-            self._finishing.wake()
-        worker.closed = True
-        parts.state.close()
-        self._dead.close()
-        worker.file.close()
+        is_joined, worker.closed = worker.is_joined, True
+        try:
+            if is_joined:
+                with worker.file.opening():
+                    self._leave()
+                self._finishing.wake()
+        finally:
+            worker.leave()
+            parts.state.close()
+            self._dead.close()
+            worker.file.close()
+
+    def _leave(self) -> None:
+        """Give back all jobs, when other threads have accepted what they are accepting."""
+        parts, table = self._parts, self._parts.table
+        worker = parts.worker
+        table.end()
+        for _ in attempts(_PATIENCE_S, f"threads that accept jobs of {parts.folder}"):
+            if table.own_acquired == 0:
+                break
+        if not worker.file.has_other_workers(worker.number):
+            with worker.file.compacting(_PATIENCE_S) as is_ours:
+                if is_ours:
+                    write_base(parts, is_clean=table.acquired == 0)
+        worker.leave()

@@ -59,7 +59,7 @@ class Queue(ProcessBound):
         self._upkeep = Upkeep(parts, self._finishing)
         self._handing_out = HandingOut(parts, self._finishing, self._upkeep)
         self._waiting = Waiting(parts, self._upkeep)
-        self._operating = Operating(parts, dead, self._handing_out, self._finishing)
+        self._operating = Operating(parts, dead, self._handing_out, self._finishing, self._upkeep)
         self._executor: ThreadPoolExecutor | None = None
         # A queue that is dropped without `close` is as a worker that died.
         weakref.finalize(self, parts.worker.leave).atexit = False

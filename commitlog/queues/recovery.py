@@ -44,6 +44,20 @@ def settled(log: CommitLog, state: StateLog, beginning: Beginning) -> tuple[Sett
     return replay.settle(end, has), replay.is_clean
 
 
+def agree(log: CommitLog, state: StateLog, table: LeaseTable, beginning: Beginning) -> bool:
+    """Return whether leases without workers are of the same moment as the log and the state.
+
+    A backup that was restored over them is older or newer, although file and boot are the same.
+    """
+    top, print = table.top
+    if table.scan > log.tail_position or state.end <= max(table.noted, table.base):
+        return False
+    if print and not has_record(log, Print(top, table.scan, print)):
+        return False
+    held = [job[1] for job in table.snapshot()[1] if job[6] != "accepting"]
+    return state.replay(beginning.start).agrees(table.scan, held)
+
+
 def has_record(log: CommitLog, print: Print) -> bool:
     """Return whether the log has a record, or has deleted it."""
     if print.position < log.first_position:

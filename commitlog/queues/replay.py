@@ -7,7 +7,7 @@ records below some place, and others above. `trusted_end` finds that place by fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from commitlog.queues import notes
@@ -103,6 +103,10 @@ class Replay:
     def noted_end(self) -> int:
         """Where the highest note ends."""
         return max(self._done.end, self._scan)
+
+    def agrees(self, scan: int, positions: Iterable[int]) -> bool:
+        """Return whether leases with this scan and these unfinished jobs are as new as the notes."""
+        return self.noted_end <= scan and not any(each in self._done for each in positions)
 
     def trusted_end(self, has: Callable[[Print], bool]) -> int:
         """Return the end of what the log has in common with the one that was noted.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from commitlog.base.failpoint import failpoint
-from commitlog.errors import CommitLogError, IOFailureError, OpenTimeoutError
+from commitlog.errors import CommitLogError, IOFailureError
 from commitlog.queues.delays import delays_of
 from commitlog.queues.finishing import Finishing
 from commitlog.queues.notes import Place, Print, Tried
@@ -15,7 +15,6 @@ from commitlog.queues.recovery import wall_time
 from commitlog.queues.terms import GivenTerms
 
 _EVERY_NS = 250_000_000
-_PATIENCE_S = 10.0
 _ROUND_NS = 5_000_000  # between looks for dead workers
 
 _logger = logging.getLogger("commitlog")
@@ -86,13 +85,7 @@ class Upkeep:
     def change_terms(self, given: GivenTerms) -> None:
         """Change the terms for all workers."""
         parts = self._parts
-        with parts.worker.file.compacting(_PATIENCE_S) as is_ours:
-            if not is_ours:
-                raise OpenTimeoutError(
-                    f"another process has been compacting this queue for {_PATIENCE_S:g} s: try "
-                    "again",
-                    path=parts.folder,
-                )
+        with parts.worker.file.maintaining():
             known = parts.state.beginning() or parts.beginning
             parts.beginning = known._replace(terms=given.over(known.terms))
             parts.state.begin(parts.beginning)
@@ -153,13 +146,17 @@ def write_base(parts: Parts, *, is_clean: bool = False, prints: Sequence[Print] 
 
 def move_hold(parts: Parts, position: int) -> None:
     """Let retention delete what is below a position, and nothing above."""
-    name = hold_name(parts.name)
     try:
-        with parts.log.tailer(name, required=True, start=position) as tailer:
-            tailer.seek(position)
+        begin_hold(parts, position)
     except CommitLogError as error:
         # Kept as it is: retention then deletes less than it may.
         _logger.warning("queue %s: its hold on the log was not moved: %s", parts.folder, error)
+
+
+def begin_hold(parts: Parts, position: int) -> None:
+    """As `move_hold`, and raise if it cannot be."""
+    with parts.log.tailer(hold_name(parts.name), required=True, start=position) as tailer:
+        tailer.seek(position)
 
 
 def hold_name(queue: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pickle
 import threading
@@ -541,3 +542,66 @@ def test_paused_queue_hands_out_nothing(queue: Queue) -> None:
     assert queue.drain(timeout=0)
     queue.resume()
     assert queue.take(0).value == b"b"
+
+
+def test_close_lets_other_threads_finish_what_they_accept(path: Path) -> None:
+    """A thread that is accepting durably keeps its jobs; none is finished twice."""
+    accepted: list[int] = []
+
+    def accept(jobs: list[Job], begun: threading.Event) -> None:
+        with contextlib.suppress(ClosedError):
+            for job in jobs:
+                begun.set()
+                job.accept()
+                accepted.append(job.position)
+
+    for _ in range(5):
+        queue = commitlog.queue(path, "jobs", sync=True, max_attempts=100)
+        queue.log.append_many([b"job"] * 20)
+        begun = threading.Event()
+        thread = threading.Thread(target=accept, args=(queue.take_many(20), begun))
+        thread.start()
+        begun.wait()
+        queue.close()
+        thread.join()
+    with commitlog.queue(path, "jobs") as queue:
+        left = [job.position for job in queue.taking(batch=100, timeout=0)]
+        with queue.log.tailer() as tailer:
+            assert sorted(accepted + left) == [record.position for record in tailer]
+
+
+def test_letters_that_two_requeue_come_once(path: Path) -> None:
+    with commitlog.queue(path, "jobs") as one, commitlog.queue(path, "jobs") as other:
+        one.put(b"a")
+        one.take().reject()
+        letters = list(one.dead())
+        assert one.requeue(letters) == 1
+        one.take().accept()
+        assert other.requeue(letters) == 0
+        assert other.take_many(1, 0) == []
+
+
+def test_purge_takes_more_than_the_limits(path: Path) -> None:
+    with commitlog.queue(path, "jobs", in_flight=1) as queue:
+        queue.log.append_many([b"job"] * 10)
+        held = queue.take()
+        assert queue.purge() == 9
+        held.accept()
+
+
+def test_drain_takes_jobs_of_dead_workers_back(path: Path) -> None:
+    with commitlog.queue(path, "jobs") as queue:
+        queue.put(b"a")
+        pid = os.fork()
+        if pid == 0:
+            queue.take()
+            os._exit(1)
+        os.waitpid(pid, 0)
+        assert queue.drain(30)
+
+
+def test_name_without_room_for_its_tailer_is_refused(path: Path) -> None:
+    with commitlog.queue(path, "n" * 122) as queue:
+        assert len(list(queue.log.tailers())) == 1
+    with pytest.raises(InvalidOptionError, match="128 bytes"):
+        commitlog.queue(path, "n" * 123)

@@ -183,3 +183,26 @@ def test_kill_at_a_step_loses_no_job(tmp_path: Path, *, lose_leases: bool, strid
         assert not set(left) & set(dead)
         shutil.rmtree(path)
     assert step > 15
+
+
+def restore_but(path: Path, backup: Path, kept: Path) -> None:
+    """Restore a backup in place, except one file, which keeps its inode and its content."""
+    content = kept.read_bytes()
+    for file in [each for each in path.rglob("*") if each.is_file() and each != kept]:
+        file.unlink()
+    shutil.copytree(backup, path, dirs_exist_ok=True)
+    with kept.open("r+b") as leases:
+        leases.write(content)
+
+
+@pytest.mark.parametrize("more", [0, 100])
+def test_backup_below_newer_leases_loses_no_job(path: Path, tmp_path: Path, more: int) -> None:
+    fill(path, *range(50))
+    accept(path, 30)
+    shutil.copytree(path, tmp_path / "backup")
+    if more:
+        fill(path, *range(50, 50 + more))
+    assert rest(path) == [*range(30, 50), *range(50, 50 + more)]
+    restore_but(path, tmp_path / "backup", path / "queues" / QUEUE / "leases")
+    fill(path, *range(1000, 1010))
+    assert rest(path) == [*range(30, 50), *range(1000, 1010)]

@@ -221,17 +221,17 @@ void clq_adopt(clq_table *table, uint32_t index, uint32_t worker) {
     clq_count_acquired(table, worker, 1);
 }
 
-uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t now_ns,
+uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t now_ns, bool purges,
                      clq_lease *leases, enum clq_limit *limit) {
     const clq_terms *terms = &table->terms;
     uint32_t count = 0;
     *limit = CLQ_UNLIMITED;
     for (; count < most && table->available > 0; count++) {
-        if (table->acquired >= terms->in_flight) {
+        if (!purges && table->acquired >= terms->in_flight) {
             *limit = CLQ_QUEUE_LIMIT;
             break;
         }
-        if (table->workers[worker].acquired >= terms->worker_in_flight) {
+        if (!purges && table->workers[worker].acquired >= terms->worker_in_flight) {
             *limit = CLQ_WORKER_LIMIT;
             break;
         }
@@ -277,6 +277,9 @@ void clq_finish(clq_table *table, uint32_t index) {
     clq_slot *slot = &table->slots[index];
     uint64_t word = slot->word;
     cl_assert(clq_state_of(word), ==, CLQ_ACCEPTING);
+    if (slot->noted_from > table->noted) {
+        table->noted = slot->noted_from;
+    }
     clq_unlink_lease(table, index);
     clq_count_acquired(table, clq_worker_of(word), -1);
     clq_set_word(slot, 0);

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CLQ_FORMAT 1u
+#define CLQ_FORMAT 2u
 #define CLQ_SLOTS 65536u
 #define CLQ_WORKERS 1024u
 #define CLQ_BUCKETS 4096u
@@ -79,6 +79,7 @@ typedef struct clq_table {
     int64_t top;  /* the last record below `scan`, and its fingerprint */
     uint64_t top_print;
     int64_t base; /* where the state log has its last base */
+    int64_t noted; /* the state log has the notes of all finished jobs, and ends behind this */
     int64_t suspect_below; /* a record below may have been handed out before the table was made */
     uint32_t free, oldest, newest;
     uint32_t available, waiting, acquired, unfinished;
@@ -120,6 +121,13 @@ static inline bool clq_is_held(const clq_table *table, clq_lease lease, uint32_t
            clq_ticket_of(word) == lease.ticket;
 }
 
+/* Whether `worker` is accepting the job of a lease, and has not finished that. */
+static inline bool clq_is_accepting(const clq_table *table, clq_lease lease, uint32_t worker) {
+    uint64_t word = table->slots[lease.slot].word;
+    return clq_state_of(word) == CLQ_ACCEPTING && clq_worker_of(word) == worker &&
+           clq_ticket_of(word) == lease.ticket;
+}
+
 /* Makes a table without jobs in zeroed memory. */
 void clq_format(clq_table *table, int64_t scan, const clq_terms *terms);
 
@@ -143,8 +151,9 @@ uint32_t clq_orphan(clq_table *table, uint32_t worker, clq_lease *accepting, uin
 void clq_adopt(clq_table *table, uint32_t slot, uint32_t worker);
 
 /* Acquires up to `most` available jobs, the lowest positions first; `limit` says what prevented
- * more. A job of which all attempts are used is returned as CLQ_DYING. */
-uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t now_ns,
+ * more. A job of which all attempts are used is returned as CLQ_DYING. To purge jobs, limits do not
+ * count. */
+uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t now_ns, bool purges,
                      clq_lease *leases, enum clq_limit *limit);
 
 /* Adds records that a scan from `from` to `to` has found, and raises `scan`. `last` is the last

@@ -27,7 +27,7 @@ cdef extern from "lease_table.h" nogil:
         uint32_t ready, sleepers, watcher, paused, terms_version, oldest
         uint32_t available, waiting, acquired, unfinished
         uint64_t top_print, taken, accepted, released, expired, orphaned, dead
-        int64_t scan, suspect_below, top, base
+        int64_t scan, suspect_below, top, base, noted
         clq_terms terms
         clq_worker workers[1]
         uint32_t waiting_heap[1]
@@ -45,6 +45,7 @@ cdef extern from "lease_table.h" nogil:
     uint32_t clq_worker_of(uint64_t word)
     uint32_t clq_attempt_of(uint64_t word)
     bint clq_is_held(const clq_table *table, clq_lease lease, uint32_t worker)
+    bint clq_is_accepting(const clq_table *table, clq_lease lease, uint32_t worker)
     void clq_format(clq_table *table, int64_t scan, const clq_terms *terms)
     void clq_rebuild(clq_table *table)
     uint32_t clq_wake_due(clq_table *table, int64_t now_ns)
@@ -54,8 +55,8 @@ cdef extern from "lease_table.h" nogil:
     )
     void clq_adopt(clq_table *table, uint32_t slot, uint32_t worker)
     uint32_t clq_acquire(
-        clq_table *table, uint32_t worker, uint32_t most, int64_t now_ns, clq_lease *leases,
-        clq_limit *limit
+        clq_table *table, uint32_t worker, uint32_t most, int64_t now_ns, bint purges,
+        clq_lease *leases, clq_limit *limit
     )
     int64_t clq_add(
         clq_table *table, int64_t start, int64_t stop, const clq_found *found, uint32_t count,

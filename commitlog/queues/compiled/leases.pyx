@@ -8,7 +8,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from commitlog.errors import ForkedError, IOFailureError
+from commitlog.errors import ClosedError, ForkedError, IOFailureError
 
 cdef extern from "crc32c.h" nogil:
     uint32_t cl_crc32c(uint32_t crc, const void *bytes, size_t length)
@@ -64,6 +64,7 @@ cdef class LeaseTable(TableFigures):
         place.since_ns = now_ns
         self.generation = place.generation
         self.worker = worker
+        self.ending = False
         return self.orphan(worker, self.generation)
 
     # --- jobs -------------------------------------------------------------------------------------
@@ -80,14 +81,17 @@ cdef class LeaseTable(TableFigures):
         cdef uint32_t count, i
         cdef list jobs
         cdef Lease job
-        if self.table.paused and not purges:
-            return [], 0
+        if self.ending:
+            raise ClosedError("the queue was closed: open it again", path=self.path)
         self.lock()
         if self.table.oldest != CLQ_NONE:
             clq_expire(self.table, now_ns)
         if self.table.waiting:
             clq_wake_due(self.table, now_ns)
-        count = clq_acquire(self.table, self.worker, min(most, _MOST), now_ns, leases, &limit)
+        count = 0
+        if purges or not self.table.paused:
+            count = clq_acquire(self.table, self.worker, min(most, _MOST), now_ns, purges, leases,
+                                &limit)
         self.unlock()
         if count > 0 and self.table.available > 0 and self.table.sleepers > 0:
             clq_wake(self.table, 1)
@@ -182,7 +186,7 @@ cdef class LeaseTable(TableFigures):
         cdef bytes note = PyBytes_FromStringAndSize(NULL, _DONE_HEAD + 16 * count)
         cdef char *head = PyBytes_AS_STRING(note)
         cdef int64_t *spans = <int64_t *>(head + _DONE_HEAD)
-        if self.worker >= CLQ_WORKERS:
+        if self.worker >= CLQ_WORKERS or self.ending:
             return held, b""  # in the child of a fork, or closed
         self.lock()
         for job in jobs:
@@ -211,7 +215,8 @@ cdef class LeaseTable(TableFigures):
         cdef Lease job
         self.lock()
         for job in jobs:
-            clq_undo_accept(self.table, job.lease)
+            if clq_is_accepting(self.table, job.lease, self.worker):
+                clq_undo_accept(self.table, job.lease)
         self.unlock()
 
     def finish(self, list jobs, uint32_t dead=0):
@@ -219,7 +224,8 @@ cdef class LeaseTable(TableFigures):
         cdef Lease job
         self.lock()
         for job in jobs:
-            clq_finish(self.table, job.lease.slot)
+            if clq_is_accepting(self.table, job.lease, self.worker):
+                clq_finish(self.table, job.lease.slot)
         self.table.accepted += len(jobs) - dead
         self.table.dead += dead
         self.unlock()
@@ -268,6 +274,12 @@ cdef class LeaseTable(TableFigures):
             self.table.slots[slot].history = history
         self.unlock()
 
+    def expire(self, int64_t now_ns):
+        """Take jobs back whose lease has ended."""
+        self.lock()
+        clq_expire(self.table, now_ns)
+        self.unlock()
+
     def wake_due(self, int64_t now_ns):
         """Make waiting jobs available whose time has come."""
         self.lock()
@@ -283,22 +295,37 @@ cdef class LeaseTable(TableFigures):
         They are this worker's then, so that another one takes them if this one dies, too. If a
         process has taken the place meanwhile, do nothing.
         """
-        cdef clq_lease accepting[_MOST]
         cdef uint32_t count, i
         cdef Lease job
         cdef list jobs = []
-        self.lock()
-        count = 0
-        if self.table.workers[worker].generation == generation:
-            clq_orphan(self.table, worker, accepting, _MOST, &count)
-        for i in range(count):
-            clq_adopt(self.table, accepting[i].slot, self.worker)
-        self.unlock()
-        for i in range(count):
-            job = Lease.__new__(Lease)
-            self.describe(job, accepting[i])
-            jobs.append(job)
+        cdef clq_lease *accepting = <clq_lease *>PyMem_Malloc(CLQ_SLOTS * sizeof(clq_lease))
+        if accepting == NULL:
+            raise MemoryError
+        try:
+            self.lock()
+            count = 0
+            if self.table.workers[worker].generation == generation:
+                clq_orphan(self.table, worker, accepting, CLQ_SLOTS, &count)
+            for i in range(count):
+                clq_adopt(self.table, accepting[i].slot, self.worker)
+            self.unlock()
+            for i in range(count):
+                job = Lease.__new__(Lease)
+                self.describe(job, accepting[i])
+                jobs.append(job)
+        finally:
+            PyMem_Free(accepting)
         return jobs
+
+    def end(self):
+        """Give back what this worker holds, and take no more. What its other threads are accepting
+        is theirs: `own_acquired` is 0 when they have done so.
+        """
+        cdef uint32_t accepting = 0
+        self.ending = True
+        self.lock()
+        clq_orphan(self.table, self.worker, NULL, 0, &accepting)
+        self.unlock()
 
     def dead_workers(self):
         """Return number and generation of the workers that hold jobs and do not live."""

@@ -22,6 +22,11 @@ cdef class TableFigures(TableMemory):
         return self.table.acquired
 
     @property
+    def own_acquired(self):
+        """How many jobs this worker holds, or is accepting."""
+        return self.table.workers[self.worker % CLQ_WORKERS].acquired
+
+    @property
     def others_acquired(self):
         """Whether other workers hold jobs."""
         return self.table.acquired > self.table.workers[self.worker % CLQ_WORKERS].acquired

@@ -8,6 +8,7 @@ cdef class TableMemory:
     cdef int fd                        # of the file with a locked byte for each live worker
     cdef readonly uint32_t worker      # CLQ_WORKERS: none, as in the child of a fork
     cdef readonly uint32_t generation
+    cdef bint ending                   # no more jobs are taken, and no more acceptances begun
     cdef str path
 
     def __cinit__(self, memory, bint writable, int fd, str path):
@@ -28,6 +29,8 @@ cdef class TableMemory:
 
     cdef int lock(self) except -1:
         if self.worker >= CLQ_WORKERS:
+            if self.ending:
+                raise ClosedError("the queue was closed: open it again", path=self.path)
             raise ForkedError(
                 "this worker is of the parent process, or was closed: open the queue again",
                 path=self.path
@@ -92,6 +95,11 @@ cdef class TableMemory:
     @base.setter
     def base(self, int64_t value):
         self.table.base = value
+
+    @property
+    def noted(self):
+        """Behind which place the state log has a note of a finished job."""
+        return self.table.noted
 
     def format(self, int64_t scan, tuple terms, int64_t suspect_below):
         """Make a table without jobs. The caller has the queue for itself."""
