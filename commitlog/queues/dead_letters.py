@@ -12,7 +12,10 @@ from typing import Any
 from commitlog import CommitLog, Record
 from commitlog import open as open_log
 from commitlog.base.units import MIB
+from commitlog.errors import ClosedError
+from commitlog.extension import LogView
 from commitlog.queues.notes import Place
+from commitlog.queues.parts import check_place
 
 _FOLDER = "dead"
 _LETTER, _GONE = 1, 2  # the types of its records
@@ -58,7 +61,9 @@ class DeadLetter:
 class DeadLetters:
     """Append and list dead letters, in a log of their own."""
 
-    def __init__(self, folder: str, segment_size: int, mode: str) -> None:
+    def __init__(self, folder: str, view: LogView, segment_size: int, mode: str) -> None:
+        self._view = view
+        self._closed = False
         self._path = os.path.join(folder, _FOLDER)
         self._segment_size = segment_size
         self._mode = mode
@@ -66,7 +71,10 @@ class DeadLetters:
 
     def _opened(self) -> CommitLog | None:
         """Return the log; None if there is none and this handle only reads."""
+        if self._closed:
+            raise ClosedError("the queue was closed: open it again", path=self._path)
         if self._log is None:
+            check_place(self._view)
             if self._mode == "r":
                 if not os.path.exists(os.path.join(self._path, "log.json")):
                     return None
@@ -78,6 +86,7 @@ class DeadLetters:
         return self._log
 
     def close(self) -> None:
+        self._closed = True
         if self._log is not None:
             self._log.close()
             self._log = None

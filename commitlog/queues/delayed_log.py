@@ -16,13 +16,14 @@ import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from commitlog import CommitLog, Record
 from commitlog import open as open_log
 from commitlog.base.units import MIB
+from commitlog.errors import RecordTypeError
 from commitlog.queues.due_index import DueIndex
 from commitlog.queues.notes import Print
 
@@ -43,6 +44,25 @@ class DelayedJob(NamedTuple):
     key: bytes | None
     type: int
     headers: Mapping[str, bytes] | None
+
+
+def delayed_job(
+    value: object, key: object, type: object, headers: Mapping[str, bytes] | None
+) -> DelayedJob:
+    """Return a job of what an append takes; raise for what an append refuses."""
+    if not isinstance(type, int) or not 0 <= type < 1 << 32:
+        raise RecordTypeError(f"type must be an int from 0 to 4294967295, not {type!r}")
+    plain = None if key is None else _plain("key", key)
+    return DelayedJob(_plain("value", value), plain, type, headers)
+
+
+def _plain(what: str, content: Any) -> bytes:
+    try:
+        return content if isinstance(content, bytes) else bytes(memoryview(content))
+    except TypeError:
+        raise RecordTypeError(
+            f"the {what} must be bytes or offer the buffer protocol, not {type(content).__name__}"
+        ) from None
 
 
 class Loaded(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 
@@ -13,14 +14,18 @@ from commitlog.base.path import make_directory, translate_errors
 from commitlog.base.service import Service
 from commitlog.errors import (
     CommitLogError,
+    DiskFullError,
     InUseError,
+    IOFailureError,
     PositionError,
     ProducerSequenceError,
+    RecordTooLargeError,
 )
 from commitlog.extension import LogView, view_of
 from commitlog.queues.compiled.leases import fingerprint
 from commitlog.queues.delayed_log import PUT, DelayedJob, DelayedLog, Move, path_of
 from commitlog.queues.due_index import DueIndex
+from commitlog.queues.parts import check_place
 from commitlog.queues.recovery import has_record
 
 PRODUCER = "queue delayed"
@@ -29,6 +34,8 @@ _TRY_S = 0.2  # between tries to become the one that moves jobs
 _LOOK_S = 1.0  # the clock may be set
 _AT_ONCE = 1000
 _JOIN_S = 10.0
+
+_logger = logging.getLogger("commitlog")
 
 
 class Delays:
@@ -51,12 +58,23 @@ class Delays:
             self._mover.start()
 
     def put(self, log: CommitLog, job: DelayedJob, due_ns: int, sync: bool | None) -> int:
+        framed = self._view.headers_length(job.headers) + len(job.key or b"")
+        most = log.largest_value - framed
+        if len(job.value) > most:
+            raise RecordTooLargeError(
+                f"the value has {len(job.value)} bytes, and a record of this log with its key at "
+                f"most {most}: create the log with a larger segment_size",
+                path=log.path,
+                size=len(job.value),
+                limit=most,
+            )
         position = self._opened(log).put(job, due_ns, sync)
         self.run(log)
         return position
 
     def _opened(self, log: CommitLog) -> DelayedLog:
         if self._delayed is None:
+            check_place(self._view)
             where = os.path.dirname(path_of(log.path))
             with translate_errors(where, "make the folder of delayed jobs"):
                 make_directory(where)
@@ -92,11 +110,15 @@ class _Mover(Service):
         finally:
             os.close(folder)
         with contextlib.closing(lock):
-            while not self.ending.is_set():
-                if lock.acquire("exclusive"):
-                    self._move()
+            while not lock.acquire("exclusive"):
+                if self.ending.wait(_TRY_S):
                     return
-                self.ending.wait(_TRY_S)
+            while not self.ending.is_set():
+                try:
+                    self._move()
+                except (DiskFullError, IOFailureError) as error:
+                    _logger.warning("%s waits: %s", self.name, error)
+                    self.ending.wait(_LOOK_S)
 
     def _move(self) -> None:
         """Move jobs until the end."""
@@ -114,7 +136,7 @@ class _Mover(Service):
                 positions = index.pop_due(time.time_ns(), _AT_ONCE)
                 if positions:
                     self._move_all(positions)
-                    self._shorten(index)
+                    self._shorten(index, tailer.position)
                     continue
                 due_ns = index.next_ns
                 left_s = _LOOK_S if due_ns is None else (due_ns - time.time_ns()) / 1e9
@@ -163,7 +185,10 @@ class _Mover(Service):
         except ProducerSequenceError:
             return -1  # appended long ago
 
-    def _shorten(self, index: DueIndex) -> None:
+    def _shorten(self, index: DueIndex, seen: int) -> None:
+        """Delete segments of moved jobs, and nothing from `seen` on: jobs that were put meanwhile,
+        and the last number.
+        """
         low = index.lowest
         with contextlib.suppress(CommitLogError):
-            self._delayed.delete_before(self._delayed.log.tail_position if low is None else low)
+            self._delayed.delete_before(seen if low is None else min(low, seen))

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 from commitlog import Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration
-from commitlog.errors import ClosedError, ForkedError, JobFinishedError
+from commitlog.errors import ClosedError, ForkedError, InvalidOptionError, JobFinishedError
 from commitlog.queues.compiled.leases import Lease
 from commitlog.queues.parts import Parts
 
@@ -103,11 +103,13 @@ class Job(ProcessBound, Lease):
             Why; it is in the history of a dead letter.
         """
         self.check()
+        _check_reason(reason)
         self.queue.release(self, after, reason)
 
     def reject(self, reason: str = "") -> None:
         """Set the job aside: it becomes a dead letter, and does not come again."""
         self.check()
+        _check_reason(reason)
         self.queue.reject(self, reason)
 
     def renew(self) -> None:
@@ -168,4 +170,11 @@ class Job(ProcessBound, Lease):
         return (
             f"<Job of queue {self.queue.parts.name!r}, position {self.position}, attempt "
             f"{self.attempt}, {state}>"
+        )
+
+
+def _check_reason(reason: object) -> None:
+    if not isinstance(reason, str):
+        raise InvalidOptionError(
+            f"reason must be a str, not {type(reason).__name__}: pass str() of it"
         )

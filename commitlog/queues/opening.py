@@ -244,7 +244,7 @@ class _Opening:
         with translate_errors(self._folder, "open the queue"):
             file = LeasesFile(self._folder, self._view, writable=not self._reads_only)
         undo.callback(file.close)
-        dead = DeadLetters(self._folder, self._log.segment_size, mode)
+        dead = DeadLetters(self._folder, self._view, self._log.segment_size, mode)
         if self._reads_only:
             state = StateLog(self._folder, mode)
             undo.callback(state.close)

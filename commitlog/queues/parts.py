@@ -18,6 +18,17 @@ from commitlog.queues.terms import Terms
 from commitlog.queues.worker import Worker
 
 
+def check_place(view: LogView) -> None:
+    """Raise if the directory of an open log was moved: a log made there is not of this one."""
+    if not view.is_at(view.path):
+        raise IOFailureError(
+            "the directory of the log was moved, removed or replaced while it is open: close the "
+            "queue, then open it where the log is",
+            path=view.path,
+            errno=errno.ENOENT,
+        )
+
+
 @dataclass
 class Parts:
     """An open queue.

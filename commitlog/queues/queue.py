@@ -18,12 +18,10 @@ from commitlog.errors import (
     InvalidOptionError,
     NoJobError,
     ReadOnlyError,
-    RecordTooLargeError,
 )
-from commitlog.extension import view_of
 from commitlog.queues.compiled.leases import MOST
 from commitlog.queues.dead_letters import DeadLetter, DeadLetters
-from commitlog.queues.delayed_log import DelayedJob
+from commitlog.queues.delayed_log import delayed_job
 from commitlog.queues.delays import delays_of
 from commitlog.queues.due_time import due_of
 from commitlog.queues.finishing import Finishing
@@ -61,6 +59,7 @@ class Queue(ProcessBound):
         self._waiting = Waiting(parts, self._upkeep)
         self._operating = Operating(parts, dead, self._handing_out, self._finishing, self._upkeep)
         self._executor: ThreadPoolExecutor | None = None
+        self._nap_end: asyncio.Future[None] | None = None
         # A queue that is dropped without `close` is as a worker that died.
         weakref.finalize(self, parts.worker.leave).atexit = False
         # The last timeout and its seconds; a loop gives the same one each time.
@@ -181,18 +180,27 @@ class Queue(ProcessBound):
             if jobs or (left_s is not None and left_s <= 0):
                 return jobs
             nap_s = _ASYNC_NAP_S if left_s is None else min(left_s, _ASYNC_NAP_S)
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, "commitlog queue")
-            await loop.run_in_executor(self._executor, self._nap, nap_s)
+            nap = self._shared_nap(loop)
+            await asyncio.wait((nap,), timeout=nap_s)
+            if nap.done():
+                nap.result()
 
-    def _nap(self, nap_s: float) -> None:
-        """Sleep until there may be a job, for coroutines."""
+    def _shared_nap(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """Return the end of the nap that all coroutines of a loop take together."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "commitlog queue")
+        if self._nap_end is None or self._nap_end.done() or self._nap_end.get_loop() is not loop:
+            self._nap_end = loop.run_in_executor(self._executor, self._nap)
+        return self._nap_end
+
+    def _nap(self) -> None:
+        """Sleep until there may be a job."""
         table, view = self._parts.table, self._parts.view
         seen = view.signal("append")
         now_ns = boot_ns()
         self._upkeep.run(now_ns)
         if not self._upkeep.rescue(now_ns) and view.committed_position <= table.scan:
-            view.wait("append", seen, nap_s)
+            view.wait("append", seen, _ASYNC_NAP_S)
 
     async def taking_async(
         self,
@@ -261,17 +269,7 @@ class Queue(ProcessBound):
         log = self._parts.log
         if log.mode == "r" or self._parts.worker.reads_only:
             raise ReadOnlyError("the log is open with mode 'r'", path=log.path)
-        framed = view_of(log).headers_length(headers) + (0 if key is None else len(key))
-        most = log.largest_value - framed
-        if len(value) > most:
-            raise RecordTooLargeError(
-                f"the value has {len(value)} bytes, and a record of this log with its key at most "
-                f"{most}: create the log with a larger segment_size",
-                path=log.path,
-                size=len(value),
-                limit=most,
-            )
-        delays_of(log).put(log, DelayedJob(value, key, type, headers), due_ns, sync)
+        delays_of(log).put(log, delayed_job(value, key, type, headers), due_ns, sync)
         return -1
 
     # --- state ------------------------------------------------------------------------------------
@@ -379,7 +377,7 @@ class Queue(ProcessBound):
                 "with mode 'a'",
                 path=self._parts.folder,
             )
-        self._executor = None
+        self._executor = self._nap_end = None
         self._parts.scanner.forked()
         self._finishing.complete(worker.join())
 

@@ -105,7 +105,7 @@ class Replay:
         return max(self._done.end, self._scan)
 
     def agrees(self, scan: int, positions: Iterable[int]) -> bool:
-        """Return whether leases with this scan and these unfinished jobs are as new as the notes."""
+        """Return whether leases with this scan and these unfinished jobs are not older."""
         return self.noted_end <= scan and not any(each in self._done for each in positions)
 
     def trusted_end(self, has: Callable[[Print], bool]) -> int:

@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import commitlog
-from commitlog.errors import InvalidOptionError, RecordTooLargeError
+from commitlog.errors import InvalidOptionError, RecordTooLargeError, RecordTypeError
 from commitlog.queues.due_index import DueIndex
 from tests.steps import die_at, replace_hook
 
@@ -131,3 +132,9 @@ def test_due_index_pops_by_time(first: list[tuple[int, int]], then: list[tuple[i
     assert sorted(popped) == sorted(jobs.keys() - rest)
     assert [jobs[each] for each in popped] == sorted(jobs[each] for each in popped)
     assert len(index) == len(rest)
+
+
+@pytest.mark.parametrize("given", [{"value": None}, {"value": "a"}, {"key": 5}, {"type": -1}])
+def test_delayed_job_that_no_append_takes_is_refused(path: Path, given: dict[str, Any]) -> None:
+    with commitlog.queue(path, "jobs") as queue, pytest.raises(RecordTypeError):
+        queue.put(**{"value": b"a", "after": 1, **given})

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from commitlog.errors import (
     CorruptQueueError,
     ForkedError,
     InvalidOptionError,
+    IOFailureError,
     JobFinishedError,
     LeaseLostError,
     LogNotFoundError,
@@ -605,3 +607,45 @@ def test_name_without_room_for_its_tailer_is_refused(path: Path) -> None:
         assert len(list(queue.log.tailers())) == 1
     with pytest.raises(InvalidOptionError, match="128 bytes"):
         commitlog.queue(path, "n" * 123)
+
+
+def test_moved_directory_keeps_the_job_that_is_rejected(path: Path) -> None:
+    """A dead letter at the old path would be lost."""
+    with commitlog.queue(path, "jobs") as queue:
+        queue.put(b"a")
+        job = queue.take()
+        path.rename(path.with_name("moved"))
+        with pytest.raises(IOFailureError, match="moved"):
+            job.reject("bad")
+        with pytest.raises(IOFailureError, match="moved"):
+            queue.put(b"b", after=1)
+        assert not path.exists()
+    with commitlog.queue(path.with_name("moved"), "jobs") as queue:
+        assert queue.take_many(1, 0) == []  # it is doomed, and is buried now
+        assert [letter.value for letter in queue.dead()] == [b"a"]
+
+
+@pytest.mark.parametrize("reason", [None, b"x", ValueError("x")])
+def test_reason_that_is_no_text_is_refused(queue: Queue, reason: Any) -> None:
+    queue.put(b"a")
+    job = queue.take()
+    for end in (job.reject, lambda reason: job.release(reason=reason)):
+        with pytest.raises(InvalidOptionError, match="reason must be a str"):
+            end(reason)
+    job.accept()
+
+
+def test_coroutines_sleep_together(queue: Queue) -> None:
+    """They share a nap: one after the other, each of them would wait for all others."""
+    naps = []
+
+    async def take() -> None:
+        nap = queue._nap
+        queue._nap = lambda: (naps.append(1), nap())  # type: ignore[assignment, method-assign]
+        tasks = [asyncio.create_task(queue.take_async(0.01)) for _ in range(50)]
+        for task in tasks:
+            with pytest.raises(NoJobError):
+                await task
+
+    asyncio.run(take())
+    assert len(naps) < 10
