@@ -32,6 +32,7 @@ PRODUCER = "queue delayed"
 _LOCK_NAME = ".mover"
 _TRY_S = 0.2  # between tries to become the one that moves jobs
 _LOOK_S = 1.0  # the clock may be set
+_AGAIN_S = 10.0  # until the delayed log is opened again that could not be
 _AT_ONCE = 1000
 _JOIN_S = 10.0
 
@@ -47,15 +48,24 @@ class Delays:
         self._delayed: DelayedLog | None = None
         self._mover: _Mover | None = None
         self._pid = os.getpid()
+        self._try_s = 0.0
         view.at_close(self.close)
 
     def run(self, log: CommitLog) -> None:
         """Have a thread that moves due jobs, if there are delayed ones at all."""
         if self._pid != os.getpid():  # the thread is the parent's
             self._pid, self._mover = os.getpid(), None
-        if self._mover is None and log.mode != "r" and os.path.exists(path_of(log.path)):
-            self._mover = _Mover(log, self._opened(log))
-            self._mover.start()
+        if self._mover is not None or log.mode == "r" or time.monotonic() < self._try_s:
+            return
+        if os.path.exists(path_of(log.path)):
+            try:
+                mover = _Mover(log, self._opened(log))
+                mover.start()
+            except CommitLogError as error:  # the jobs of the log itself come all the same
+                self._try_s = time.monotonic() + _AGAIN_S
+                _logger.warning("delayed jobs of %s do not come: %s", log.path, error)
+            else:
+                self._mover = mover
 
     def put(self, log: CommitLog, job: DelayedJob, due_ns: int, sync: bool | None) -> int:
         framed = self._view.headers_length(job.headers) + len(job.key or b"")

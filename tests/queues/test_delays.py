@@ -138,3 +138,10 @@ def test_due_index_pops_by_time(first: list[tuple[int, int]], then: list[tuple[i
 def test_delayed_job_that_no_append_takes_is_refused(path: Path, given: dict[str, Any]) -> None:
     with commitlog.queue(path, "jobs") as queue, pytest.raises(RecordTypeError):
         queue.put(**{"value": b"a", "after": 1, **given})
+
+
+def test_delayed_log_that_cannot_be_opened_keeps_no_job_back(path: Path) -> None:
+    with commitlog.queue(path, "jobs") as queue:
+        (path / "queues" / ".delayed").write_bytes(b"no log")
+        queue.put(b"a")
+        queue.take("30s").accept()
