@@ -1,9 +1,11 @@
 /* Copying frames for another machine: which frames a copy has, and that it reads and writes no
  * byte outside of its range. */
+#include "kernel_test.h"
+#include "mark.h"
 #include "scene.h"
 
-/* Records of several lengths, a rolled back claim, and an open one at the end. Returns where the
- * valid frames end. */
+/* Records of several lengths, rolled back claims, headers, and an open claim at the end. Returns
+ * where the valid frames end. */
 static uint64_t fill(test_scene *scene) {
     uint8_t value[300];
     cl_claim claim;
@@ -14,6 +16,11 @@ static uint64_t fill(test_scene *scene) {
         CHECK(claim_bytes(&scene->handle.writer, CL_FRAME_HEADER + length, &claim) == CL_OK);
         cl_writer_abandon(&scene->handle.writer, &claim);
     }
+    const cl_headers headers = {.bytes = (const uint8_t *)"\1\1\0kv", .length = 5};
+    const cl_record_input input = record_of(value, 9);
+    const cl_mark mark = {.producer = 7, .number = 8};
+    uint64_t position;
+    CHECK(cl_append_marked(&scene->handle.writer, &input, &headers, &mark, &position) == CL_OK);
     uint64_t end = tail_position(scene);
     CHECK(claim_bytes(&scene->handle.writer, 100, &claim) == CL_OK);
     return end;

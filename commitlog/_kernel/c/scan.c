@@ -9,6 +9,12 @@
 
 #define CL_DIGEST_MIX 0x9E3779B97F4A7C15ull
 
+/* Reads and checks the frame at the cursor, and the headers of a SKIP that has some. */
+static inline int read_checked(cl_frame_cursor *at, cl_record *record) {
+    int code = cl_frame_verify(at, cl_frame_read(at), record);
+    return code == CL_E_ROLLED_BACK && cl_headers_damaged(*at) ? CL_E_DAMAGE : code;
+}
+
 static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan,
                         cl_index *index) {
     cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, cl_frame_offset(from), to);
@@ -16,16 +22,15 @@ static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, c
     memset(scan, 0, sizeof *scan);
     scan->tally.end = at.offset;
     for (;; cl_frame_next(&at)) {
-        int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
+        int code = read_checked(&at, &record);
         if (code == CL_OK) {
             cl_tally_add(&scan->tally, record.timestamp_ns, at.offset + at.step);
             if (index != NULL) {
                 cl_index_add(index, at.offset, record.timestamp_ns);
             }
-        } else if (code == CL_E_ROLLED_BACK && !cl_headers_damaged(at)) {
+        } else if (code == CL_E_ROLLED_BACK) {
             scan->skipped += at.step;
         } else {
-            code = code == CL_E_ROLLED_BACK ? CL_E_DAMAGE : code;
             scan->code = code == CL_E_ROLL ? CL_OK : code;
             break;
         }
@@ -54,7 +59,7 @@ int cl_segment_copy(const cl_segment *segment, uint64_t from, uint64_t to, uint8
     memcpy(copy, segment->map + from, to - from);
     at.end = to;
     for (;; cl_frame_next(&at)) {
-        code = cl_frame_verify(&at, cl_frame_read(&at), &record);
+        code = read_checked(&at, &record);
         if ((code != CL_OK && code != CL_E_ROLLED_BACK) || at.step > to - at.offset) {
             break;
         }
@@ -189,7 +194,7 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
     cl_assert(*offset, >=, CL_SEGMENT_HEADER);
     cl_assert(*offset % CL_FRAME_ALIGN, ==, 0);
     for (;; cl_frame_next(&at)) {
-        int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
+        int code = read_checked(&at, &record);
         uint8_t *to = segment->map + at.offset;
         if (code == CL_OK || (code == CL_E_ROLLED_BACK && is_mark(at))) {
             memcpy(to + sizeof at.cell, source + at.offset + sizeof at.cell,
