@@ -20,7 +20,7 @@ from tests.fuzzing import corpora, kernel
 
 READERS = "readers"
 INPUT_LIMIT_S = 20
-_STARTING_S = 120  # to instrument the package and make the logs
+_STARTING_S = 300  # to instrument the package and make the logs
 _LINE = re.compile(r"^#(\d+)\s+\S+\s+cov: (\d+)", re.MULTILINE)
 _ENDED = re.compile(r"^#(\d+)\s+DONE", re.MULTILINE)
 _RUNS = re.compile(r"stat::number_of_executed_units: (\d+)")
