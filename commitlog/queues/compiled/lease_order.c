@@ -1,11 +1,9 @@
 #include "lease_order.h"
 
-#include "assertion.h"
-
 /* --- heaps: available jobs by position, waiting jobs by time ---------------------------------- */
 
 static inline int64_t rank_of(const clq_table *table, uint32_t slot, bool waits) {
-    return waits ? table->slots[slot].until_ns : table->slots[slot].position;
+    return waits ? clq_slot_at(table, slot)->until_ns : clq_slot_at(table, slot)->position;
 }
 
 static inline uint32_t *heap_of(clq_table *table, bool waits) {
@@ -13,12 +11,14 @@ static inline uint32_t *heap_of(clq_table *table, bool waits) {
 }
 
 static inline uint32_t *size_of(clq_table *table, bool waits) {
-    return waits ? &table->waiting : &table->available;
+    uint32_t *size = waits ? &table->waiting : &table->available;
+    *size = *size <= CLQ_SLOTS ? *size : CLQ_SLOTS;
+    return size;
 }
 
 static inline void place(clq_table *table, uint32_t *heap, uint32_t at, uint32_t slot) {
     heap[at] = slot;
-    table->slots[slot].heap_at = at;
+    clq_slot_at(table, slot)->heap_at = at;
 }
 
 static void rise(clq_table *table, uint32_t at, bool waits) {
@@ -32,7 +32,8 @@ static void rise(clq_table *table, uint32_t at, bool waits) {
 }
 
 static void sink(clq_table *table, uint32_t at, bool waits) {
-    uint32_t *heap = heap_of(table, waits), size = *size_of(table, waits), slot = heap[at];
+    uint32_t *heap = heap_of(table, waits), size = clq_index(*size_of(table, waits));
+    uint32_t slot = heap[at];
     int64_t rank = rank_of(table, slot, waits);
     for (uint32_t child = 2 * at + 1; child < size; child = 2 * at + 1) {
         if (child + 1 < size &&
@@ -49,14 +50,14 @@ static void sink(clq_table *table, uint32_t at, bool waits) {
 }
 
 void clq_push(clq_table *table, uint32_t slot, bool waits) {
-    uint32_t at = (*size_of(table, waits))++;
-    cl_assert(at, <, CLQ_SLOTS);
+    uint32_t at = clq_index((*size_of(table, waits))++);
     place(table, heap_of(table, waits), at, slot);
     rise(table, at, waits);
 }
 
 uint32_t clq_pop(clq_table *table, bool waits) {
-    uint32_t *heap = heap_of(table, waits), first = heap[0], size = --*size_of(table, waits);
+    uint32_t *heap = heap_of(table, waits), first = clq_index(heap[0]);
+    uint32_t size = clq_index(--*size_of(table, waits));
     if (size > 0) {
         place(table, heap, 0, heap[size]);
         sink(table, 0, waits);
@@ -67,27 +68,29 @@ uint32_t clq_pop(clq_table *table, bool waits) {
 /* --- acquired jobs, by the end of their leases ------------------------------------------------ */
 
 void clq_link_lease(clq_table *table, uint32_t index) {
-    clq_slot *slots = table->slots;
+    clq_slot *slot = clq_slot_at(table, index);
     uint32_t before = table->newest;
-    while (before != CLQ_NONE && slots[before].until_ns > slots[index].until_ns) {
-        before = slots[before].prev; /* only after the terms have changed */
+    for (uint32_t steps = 0; before != CLQ_NONE && steps < CLQ_SLOTS &&
+                             clq_slot_at(table, before)->until_ns > slot->until_ns;
+         steps++) {
+        before = clq_slot_at(table, before)->prev; /* only after the terms have changed */
     }
-    uint32_t after = before == CLQ_NONE ? table->oldest : slots[before].next;
-    slots[index].prev = before;
-    slots[index].next = after;
-    *(before == CLQ_NONE ? &table->oldest : &slots[before].next) = index;
-    *(after == CLQ_NONE ? &table->newest : &slots[after].prev) = index;
+    uint32_t after = before == CLQ_NONE ? table->oldest : clq_slot_at(table, before)->next;
+    slot->prev = before;
+    slot->next = after;
+    *(before == CLQ_NONE ? &table->oldest : &clq_slot_at(table, before)->next) = index;
+    *(after == CLQ_NONE ? &table->newest : &clq_slot_at(table, after)->prev) = index;
 }
 
 void clq_unlink_lease(clq_table *table, uint32_t index) {
-    clq_slot *slots = table->slots, *slot = &slots[index];
-    *(slot->prev == CLQ_NONE ? &table->oldest : &slots[slot->prev].next) = slot->next;
-    *(slot->next == CLQ_NONE ? &table->newest : &slots[slot->next].prev) = slot->prev;
+    uint32_t prev = clq_slot_at(table, index)->prev, next = clq_slot_at(table, index)->next;
+    *(prev == CLQ_NONE ? &table->oldest : &clq_slot_at(table, prev)->next) = next;
+    *(next == CLQ_NONE ? &table->newest : &clq_slot_at(table, next)->prev) = prev;
 }
 
 void clq_count_acquired(clq_table *table, uint32_t worker, int change) {
     table->acquired += (uint32_t)change;
-    table->workers[worker].acquired += (uint32_t)change;
+    table->workers[worker % CLQ_WORKERS].acquired += (uint32_t)change;
 }
 
 /* --- order by key ----------------------------------------------------------------------------- */
@@ -100,24 +103,24 @@ static inline bool is_ordered(const clq_table *table, const clq_slot *slot) {
 
 /* Appends a job to its bucket. */
 void clq_join_bucket(clq_table *table, uint32_t index) {
-    clq_slot *slot = &table->slots[index];
+    clq_slot *slot = clq_slot_at(table, index);
     slot->behind = CLQ_NONE;
     if (!is_ordered(table, slot)) {
         return;
     }
     uint32_t bucket = bucket_of(slot), last = table->bucket_last[bucket];
-    *(last == CLQ_NONE ? &table->bucket_first[bucket] : &table->slots[last].behind) = index;
+    *(last == CLQ_NONE ? &table->bucket_first[bucket] : &clq_slot_at(table, last)->behind) = index;
     table->bucket_last[bucket] = index;
 }
 
 /* A job that is not the first of its bucket cannot be taken yet. */
 bool clq_is_blocked(const clq_table *table, uint32_t index) {
-    const clq_slot *slot = &table->slots[index];
+    const clq_slot *slot = clq_slot_at(table, index);
     return is_ordered(table, slot) && table->bucket_first[bucket_of(slot)] != index;
 }
 
 void clq_leave_bucket(clq_table *table, uint32_t index) {
-    clq_slot *slots = table->slots, *slot = &slots[index];
+    clq_slot *slot = clq_slot_at(table, index);
     if (!is_ordered(table, slot)) {
         return;
     }
@@ -127,17 +130,18 @@ void clq_leave_bucket(clq_table *table, uint32_t index) {
         table->bucket_first[bucket] = next;
         before = CLQ_NONE;
     } else { /* several jobs of a key were held when the terms changed to an order */
-        while (slots[before].behind != index) {
-            before = slots[before].behind;
+        for (uint32_t steps = 0; clq_slot_at(table, before)->behind != index && steps < CLQ_SLOTS;
+             steps++) {
+            before = clq_slot_at(table, before)->behind;
         }
-        slots[before].behind = next;
+        clq_slot_at(table, before)->behind = next;
     }
     if (next == CLQ_NONE) {
         table->bucket_last[bucket] = before;
     } else if (was_first) {
-        enum clq_state state = clq_state_of(slots[next].word);
+        enum clq_state state = clq_state_of(clq_slot_at(table, next)->word);
         if (state == CLQ_AVAILABLE || state == CLQ_WAITING) {
-            clq_push(table, next, state == CLQ_WAITING);
+            clq_push(table, clq_index(next), state == CLQ_WAITING);
         }
     }
 }

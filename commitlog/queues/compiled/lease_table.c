@@ -21,8 +21,8 @@ static inline bool has_lease(const clq_slot *slot) {
 
 /* Held jobs come first, so that none of their keys is handed out twice. */
 static int by_turn(const void *left, const void *right, void *slots) {
-    const clq_slot *one = &((clq_slot *)slots)[*(const uint32_t *)left];
-    const clq_slot *other = &((clq_slot *)slots)[*(const uint32_t *)right];
+    const clq_slot *one = &((clq_slot *)slots)[clq_index(*(const uint32_t *)left)];
+    const clq_slot *other = &((clq_slot *)slots)[clq_index(*(const uint32_t *)right)];
     if (has_lease(one) != has_lease(other)) {
         return has_lease(one) ? -1 : 1;
     }
@@ -39,7 +39,7 @@ void clq_rebuild(clq_table *table) {
         table->workers[i].acquired = 0;
     }
     for (uint32_t i = CLQ_SLOTS; i-- > 0;) {
-        clq_slot *slot = &table->slots[i];
+        clq_slot *slot = clq_slot_at(table, i);
         if (clq_state_of(slot->word) != CLQ_FREE && slot->stop > table->scan) {
             clq_set_word(slot, 0);
         }
@@ -58,9 +58,9 @@ void clq_rebuild(clq_table *table) {
     memcpy(table->waiting_heap, order, count * sizeof *order);
     for (uint32_t i = 0; i < count; i++) {
         /* A heap has at most `i` jobs by now, so it overwrites only what was read. */
-        uint32_t index = table->waiting_heap[i];
-        uint64_t word = table->slots[index].word;
-        if (has_lease(&table->slots[index])) {
+        uint32_t index = clq_index(table->waiting_heap[i]);
+        uint64_t word = clq_slot_at(table, index)->word;
+        if (has_lease(clq_slot_at(table, index))) {
             clq_link_lease(table, index);
             clq_count_acquired(table, clq_worker_of(word), 1);
         } else if (!clq_is_blocked(table, index)) {
@@ -72,7 +72,7 @@ void clq_rebuild(clq_table *table) {
 /* Puts a job that is not held into the heap of its state, unless it is blocked. */
 static void line_up(clq_table *table, uint32_t index) {
     if (!clq_is_blocked(table, index)) {
-        clq_push(table, index, clq_state_of(table->slots[index].word) == CLQ_WAITING);
+        clq_push(table, index, clq_state_of(clq_slot_at(table, index)->word) == CLQ_WAITING);
     }
 }
 
@@ -81,7 +81,8 @@ static uint32_t fill(clq_table *table, const clq_found *found) {
     if (index == CLQ_NONE) {
         return CLQ_NONE;
     }
-    clq_slot *slot = &table->slots[index];
+    index = clq_index(index);
+    clq_slot *slot = clq_slot_at(table, index);
     table->free = slot->next;
     slot->start = found->start;
     slot->position = found->position;
@@ -113,7 +114,7 @@ int64_t clq_add(clq_table *table, int64_t from, int64_t to, const clq_found *fou
         }
         clq_join_bucket(table, index);
         bool suspect = found[i].position < table->suspect_below;
-        clq_set_word(&table->slots[index],
+        clq_set_word(clq_slot_at(table, index),
                      clq_word(CLQ_AVAILABLE, suspect ? CLQ_SUSPECT : 0, 0, 0, 0));
         set_top(table, &found[i]);
         table->scan = found[i].stop;
@@ -132,7 +133,7 @@ bool clq_restore(clq_table *table, const clq_found *found, uint32_t attempt, int
     if (index == CLQ_NONE) {
         return false;
     }
-    clq_slot *slot = &table->slots[index];
+    clq_slot *slot = clq_slot_at(table, index);
     slot->until_ns = until_ns;
     slot->history = history;
     clq_join_bucket(table, index);
@@ -143,10 +144,10 @@ bool clq_restore(clq_table *table, const clq_found *found, uint32_t attempt, int
 
 uint32_t clq_wake_due(clq_table *table, int64_t now_ns) {
     uint32_t count = 0;
-    while (table->waiting > 0 && table->slots[table->waiting_heap[0]].until_ns <= now_ns) {
+    while (table->waiting > 0 && clq_slot_at(table, table->waiting_heap[0])->until_ns <= now_ns) {
         uint32_t index = clq_pop(table, true);
-        uint64_t word = table->slots[index].word;
-        clq_set_word(&table->slots[index],
+        uint64_t word = clq_slot_at(table, index)->word;
+        clq_set_word(clq_slot_at(table, index),
                      clq_word(CLQ_AVAILABLE, clq_flags_of(word), 0, clq_attempt_of(word), 0));
         clq_push(table, index, false);
         count++;
@@ -157,7 +158,7 @@ uint32_t clq_wake_due(clq_table *table, int64_t now_ns) {
 /* Ends the lease of a job that is held, or was about to be accepted. */
 static void give_back(clq_table *table, uint32_t index, int64_t until_ns, bool tried,
                       enum clq_cause cause) {
-    clq_slot *slot = &table->slots[index];
+    clq_slot *slot = clq_slot_at(table, index);
     uint64_t word = slot->word;
     uint32_t attempt = clq_attempt_of(word), flags = clq_flags_of(word);
     bool counts = tried && !(flags & CLQ_PENDING);
@@ -176,11 +177,13 @@ static void give_back(clq_table *table, uint32_t index, int64_t until_ns, bool t
 }
 
 uint32_t clq_expire(clq_table *table, int64_t now_ns) {
-    uint32_t count = 0;
+    uint32_t count = 0, steps = 0;
     for (uint32_t index = table->oldest, next;
-         index != CLQ_NONE && table->slots[index].until_ns <= now_ns; index = next) {
-        next = table->slots[index].next;
-        if (clq_state_of(table->slots[index].word) == CLQ_ACQUIRED) {
+         index != CLQ_NONE && clq_slot_at(table, index)->until_ns <= now_ns && steps++ < CLQ_SLOTS;
+         index = next) {
+        index = clq_index(index);
+        next = clq_slot_at(table, index)->next;
+        if (clq_state_of(clq_slot_at(table, index)->word) == CLQ_ACQUIRED) {
             give_back(table, index, 0, true, CLQ_LEASE_ENDED);
             count++;
         }
@@ -191,11 +194,13 @@ uint32_t clq_expire(clq_table *table, int64_t now_ns) {
 
 uint32_t clq_orphan(clq_table *table, uint32_t worker, clq_lease *accepting, uint32_t most,
                     uint32_t *found) {
-    uint32_t count = 0;
+    uint32_t count = 0, steps = 0;
     *found = 0;
-    for (uint32_t index = table->oldest, next; index != CLQ_NONE; index = next) {
-        next = table->slots[index].next;
-        uint64_t word = table->slots[index].word;
+    for (uint32_t index = table->oldest, next; index != CLQ_NONE && steps++ < CLQ_SLOTS;
+         index = next) {
+        index = clq_index(index);
+        next = clq_slot_at(table, index)->next;
+        uint64_t word = clq_slot_at(table, index)->word;
         if (clq_worker_of(word) != worker) {
             continue;
         }
@@ -212,7 +217,7 @@ uint32_t clq_orphan(clq_table *table, uint32_t worker, clq_lease *accepting, uin
 }
 
 void clq_adopt(clq_table *table, uint32_t index, uint32_t worker) {
-    clq_slot *slot = &table->slots[index];
+    clq_slot *slot = clq_slot_at(table, index);
     uint64_t word = slot->word;
     cl_assert(clq_state_of(word), ==, CLQ_ACCEPTING);
     clq_count_acquired(table, clq_worker_of(word), -1);
@@ -236,7 +241,7 @@ uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t n
             break;
         }
         uint32_t index = clq_pop(table, false);
-        clq_slot *slot = &table->slots[index];
+        clq_slot *slot = clq_slot_at(table, index);
         uint32_t attempt = clq_attempt_of(slot->word), flags = clq_flags_of(slot->word);
         if (flags & CLQ_DYING || attempt >= terms->attempts_most) {
             flags |= CLQ_DYING;
@@ -256,25 +261,25 @@ uint32_t clq_acquire(clq_table *table, uint32_t worker, uint32_t most, int64_t n
 }
 
 void clq_confirm(clq_table *table, clq_lease lease) {
-    clq_slot *slot = &table->slots[lease.slot];
+    clq_slot *slot = clq_slot_at(table, lease.slot);
     clq_set_word(slot, slot->word & ~((uint64_t)CLQ_PENDING << 4));
 }
 
 void clq_begin_accept(clq_table *table, clq_lease lease, int64_t noted_from) {
-    clq_slot *slot = &table->slots[lease.slot];
+    clq_slot *slot = clq_slot_at(table, lease.slot);
     slot->noted_from = noted_from;
     cl_assert(clq_state_of(slot->word), ==, CLQ_ACQUIRED);
     clq_set_word(slot, (slot->word & ~(uint64_t)15) | CLQ_ACCEPTING);
 }
 
 void clq_undo_accept(clq_table *table, clq_lease lease) {
-    clq_slot *slot = &table->slots[lease.slot];
+    clq_slot *slot = clq_slot_at(table, lease.slot);
     cl_assert(clq_state_of(slot->word), ==, CLQ_ACCEPTING);
     clq_set_word(slot, (slot->word & ~(uint64_t)15) | CLQ_ACQUIRED);
 }
 
 void clq_finish(clq_table *table, uint32_t index) {
-    clq_slot *slot = &table->slots[index];
+    clq_slot *slot = clq_slot_at(table, index);
     uint64_t word = slot->word;
     cl_assert(clq_state_of(word), ==, CLQ_ACCEPTING);
     if (slot->noted_from > table->noted) {
@@ -296,19 +301,19 @@ void clq_release(clq_table *table, clq_lease lease, int64_t until_ns, bool tried
 
 void clq_renew(clq_table *table, clq_lease lease, int64_t now_ns) {
     clq_unlink_lease(table, lease.slot);
-    table->slots[lease.slot].until_ns = now_ns + table->terms.lease_ns;
+    clq_slot_at(table, lease.slot)->until_ns = now_ns + table->terms.lease_ns;
     clq_link_lease(table, lease.slot);
 }
 
 void clq_doom(clq_table *table, clq_lease lease) {
-    clq_slot *slot = &table->slots[lease.slot];
+    clq_slot *slot = clq_slot_at(table, lease.slot);
     clq_set_word(slot, slot->word | (uint64_t)CLQ_DYING << 4);
 }
 
 int64_t clq_low(const clq_table *table) {
     int64_t low = table->scan;
     for (uint32_t i = 0; i < CLQ_SLOTS && table->unfinished > 0; i++) {
-        const clq_slot *slot = &table->slots[i];
+        const clq_slot *slot = clq_slot_at(table, i);
         if (clq_state_of(slot->word) != CLQ_FREE && slot->start < low) {
             low = slot->start;
         }

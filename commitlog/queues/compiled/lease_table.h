@@ -108,6 +108,14 @@ static inline uint32_t clq_worker_of(uint64_t word) { return (uint32_t)(word >> 
 static inline uint32_t clq_attempt_of(uint64_t word) { return (uint32_t)(word >> 20 & 4095); }
 static inline uint32_t clq_ticket_of(uint64_t word) { return (uint32_t)(word >> 32); }
 
+/* A slot by an index that was read from the table. The table is a file, which another program may
+ * ruin, so an index is cut to the number of slots. */
+static inline uint32_t clq_index(uint32_t index) { return index & (CLQ_SLOTS - 1); }
+
+static inline clq_slot *clq_slot_at(const clq_table *table, uint32_t index) {
+    return (clq_slot *)&table->slots[clq_index(index)];
+}
+
 static inline uint64_t clq_word(enum clq_state state, uint32_t flags, uint32_t worker,
                                 uint32_t attempt, uint32_t ticket) {
     return (uint64_t)state | (uint64_t)flags << 4 | (uint64_t)worker << 8 |
@@ -116,14 +124,14 @@ static inline uint64_t clq_word(enum clq_state state, uint32_t flags, uint32_t w
 
 /* Whether a lease is still that of `worker`: the slot is acquired under this ticket. */
 static inline bool clq_is_held(const clq_table *table, clq_lease lease, uint32_t worker) {
-    uint64_t word = table->slots[lease.slot].word;
+    uint64_t word = clq_slot_at(table, lease.slot)->word;
     return clq_state_of(word) == CLQ_ACQUIRED && clq_worker_of(word) == worker &&
            clq_ticket_of(word) == lease.ticket;
 }
 
 /* Whether `worker` is accepting the job of a lease, and has not finished that. */
 static inline bool clq_is_accepting(const clq_table *table, clq_lease lease, uint32_t worker) {
-    uint64_t word = table->slots[lease.slot].word;
+    uint64_t word = clq_slot_at(table, lease.slot)->word;
     return clq_state_of(word) == CLQ_ACCEPTING && clq_worker_of(word) == worker &&
            clq_ticket_of(word) == lease.ticket;
 }

@@ -40,6 +40,7 @@ cdef extern from "lease_table.h" nogil:
     ctypedef struct clq_lease:
         uint32_t slot, ticket
 
+    clq_slot *clq_slot_at(const clq_table *table, uint32_t index)
     uint32_t clq_state_of(uint64_t word)
     uint32_t clq_flags_of(uint64_t word)
     uint32_t clq_worker_of(uint64_t word)

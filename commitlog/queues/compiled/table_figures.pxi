@@ -57,8 +57,8 @@ cdef class TableFigures(TableMemory):
                 self.unlock()
             for i in range(CLQ_SLOTS):
                 slot = slots[i]
-                if clq_state_of(slot.word) == CLQ_FREE:
-                    continue
+                if not CLQ_FREE < clq_state_of(slot.word) <= CLQ_WAITING:
+                    continue  # no job, or not a state: another program ruined the file
                 jobs.append((
                     slot.start, slot.position, slot.stop, slot.key, slot.print,
                     clq_attempt_of(slot.word), _STATES[clq_state_of(slot.word)],

@@ -143,9 +143,9 @@ cdef class TableMemory:
         cdef int64_t due = 0, end
         self.lock()
         if self.table.waiting:
-            due = self.table.slots[self.table.waiting_heap[0]].until_ns
+            due = clq_slot_at(self.table, self.table.waiting_heap[0]).until_ns
         if self.table.oldest != CLQ_NONE:
-            end = self.table.slots[self.table.oldest].until_ns
+            end = clq_slot_at(self.table, self.table.oldest).until_ns
             due = end if due == 0 or end < due else due
         self.unlock()
         return due
