@@ -40,8 +40,9 @@ class DeadLetter:
         Its failures, oldest first: `attempt`, `what`, `reason`, `at_ns`.
     died_ns : int
         When, in nanoseconds since 1970.
-    value, key, type, headers, timestamp_ns
-        Those of the record. `value` is None if the record was not in the log any more.
+    value, key, type, timestamp_ns
+        Those of the record, as are its ``headers``, a dict. `value` is None if the record was not
+        in the log any more.
     """
 
     position: int

@@ -51,6 +51,9 @@ class Job(ProcessBound, Lease):
     record: Record
     queue: JobEnds
 
+    def __init__(self) -> None:
+        raise TypeError("a queue makes its jobs: call `Queue.take`")
+
     @property
     def value(self) -> Any:
         """Return the appended bytes; for a queue of a topic, the message."""
