@@ -102,6 +102,7 @@ def test_tour_contains_every_command_about_a_log() -> None:
         "follow",
         "mirror",
         "outbox",
+        "queue",
         "promote",
         "topics",
         "call",

@@ -1,7 +1,7 @@
 /* Copying frames for another machine: which frames a copy has, and that it reads and writes no
  * byte outside of its range. */
 #include "kernel_test.h"
-#include "mark.h"
+#include "marked.h"
 #include "scene.h"
 
 /* Records of several lengths, rolled back claims, headers, and an open claim at the end. Returns

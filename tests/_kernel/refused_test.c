@@ -1,6 +1,6 @@
 /* sources: append.c batch.c claim.c crc32c.c cursors.c flush_queue.c frame_cursor.c futex.c index.c
- * frame_writer.c headers.c mark.c log.c memory.c reader.c resolve.c roll.c scan.c segment.c
- * segment_table.c wait.c walk.c writer.c */
+ * frame_writer.c headers.c mark.c marked.c log.c memory.c reader.c resolve.c roll.c scan.c
+ * segment.c segment_table.c wait.c walk.c writer.c */
 /* Batches whose claims another process rolls back each time: the append ends with an error after a
  * bounded number of attempts, across all segments that it rolls through. */
 #include "stage.h"

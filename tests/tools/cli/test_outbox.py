@@ -54,7 +54,7 @@ def test_relay_runs_until_a_signal(url: str, tmp_path: Path) -> None:
     [
         ("nonsense", 2, "the database cannot be used"),
         ("sqlite:///missing/shop.db", 1, "unable to open database file"),
-        ("sqlite:///empty.db", 1, "no such table"),
+        ("sqlite:///empty.db", 1, "has no table"),
     ],
 )
 def test_wrong_database_is_one_line(

@@ -54,9 +54,10 @@ def command(
     interval: float,
     **given: str | int | None,
 ) -> None:
-    """Send the records of LOG to the topic at URL until Ctrl-C, or with --from the other way.
+    """Send the records of LOG to a topic of Kafka.
 
-    URL is kafka://HOST:PORT/TOPIC. The next run continues where the broker is. SIGTERM ends it with
+    With --from, append those of the topic to LOG. It runs until Ctrl-C, and URL is
+    kafka://HOST:PORT/TOPIC. The next run continues where the broker is. SIGTERM ends it with
     status 0. COMMITLOG_KAFKA_SASL_PASSWORD in the environment sets sasl.password, and so on.
 
     \b

@@ -32,10 +32,10 @@ from commitlog.tools.cli.output import echo
 def command(
     *, url: str, log: str, table: str, schema: str | None, standby: bool, once: bool, restored: bool
 ) -> None:
-    """Move the rows of an outbox in the database URL into LOG until Ctrl-C.
+    """Move the rows of an outbox into LOG.
 
-    URL is that of SQLAlchemy. An outbox has one relay at a time. LOG is created if it does not
-    exist. SIGTERM ends it with status 0.
+    The database is at URL, in the form of SQLAlchemy. It runs until Ctrl-C, and an outbox has one
+    relay at a time. LOG is created if it does not exist. SIGTERM ends it with status 0.
 
     \b
     Examples:
