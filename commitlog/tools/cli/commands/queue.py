@@ -33,7 +33,9 @@ _TEXT_MOST = 60
     "--json", "as_json", is_flag=True, help="Print the figures or the result as a JSON object."
 )
 def command(*, log: str, name: str | None, action: str | None, count: int, as_json: bool) -> None:
-    """List the work queues of LOG, describe the queue NAME, or change it.
+    """Show, or change, the work queues of LOG.
+
+    It lists them, describes the queue NAME, or does ACTION with it.
 
     The figures are its depth, the jobs that workers hold with their process and age, attempts, the
     oldest job, and dead letters.
