@@ -8,6 +8,7 @@ from typing import Self
 
 from commitlog import CommitLog
 from commitlog.base.host import host
+from commitlog.base.reached import Reached
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, ForkedError, MirrorError
 from commitlog.extension import view_of
@@ -27,9 +28,8 @@ class Mirror:
     def __init__(self, log: CommitLog, broker: Broker, flow: Sending | Receiving) -> None:
         self.url = broker.url
         self._pid, self._path = os.getpid(), log.path
-        self._error: CommitLogError | None = None
         self._ending, self._flow = broker.ending, flow
-        self._news = host.condition()
+        self._reached = Reached(self._ending)
         self._thread = host.thread(f"commitlog mirror {log.path}", self._run)
         self._thread.start()
         view_of(log).at_close(self.close)
@@ -47,7 +47,7 @@ class Mirror:
     @property
     def error(self) -> CommitLogError | None:
         """Return the error that ended the mirror; None while it runs."""
-        return self._error
+        return self._reached.error
 
     def wait(self, position: int | None = None, timeout: Duration | None = None) -> bool:
         """Wait until the mirror reaches a position, or, without one, until it ends.
@@ -71,18 +71,7 @@ class Mirror:
         """
         if self._pid != os.getpid():
             raise ForkedError("a mirror runs in the process that began it: begin one in this one")
-        limit_s = None if timeout is None else parse_duration(timeout, "timeout")
-
-        def reached() -> bool:
-            if self._error is not None or self._ending.is_set():
-                return True
-            return position is not None and self.position >= position
-
-        with self._news:
-            done = self._news.wait_for(reached, limit_s)
-        if self._error is not None:
-            raise self._error
-        return done and (position is None or self.position >= position)
+        return self._reached.wait(lambda: self.position, position, timeout)
 
     def close(self) -> None:
         """Stop behind the last batch that was acknowledged; a second call does nothing, and neither
@@ -97,8 +86,7 @@ class Mirror:
         try:
             while not self._ending.is_set():
                 self._flow.step()
-                with self._news:
-                    self._news.notify_all()
+                self._reached.note()
         except EndedError:
             pass
         except CommitLogError as error:
@@ -108,11 +96,10 @@ class Mirror:
             raise
         finally:
             self._flow.close()
-            with self._news:
-                self._news.notify_all()
+            self._reached.note()
 
     def _end(self, error: CommitLogError) -> None:
-        self._error = error
+        self._reached.error = error
         _logger.error("%s: the mirror ended: %s", self._path, error)
 
     def __enter__(self) -> Self:

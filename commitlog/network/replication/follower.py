@@ -12,6 +12,7 @@ from commitlog.base.host import host
 from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
+from commitlog.base.reached import Reached
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
 from commitlog.extension import Rank
@@ -137,9 +138,8 @@ class Follower:
         self._pid = os.getpid()
         self.name = name
         self._stopping = host.event()
-        self._news = host.condition()
+        self._reached = Reached(self._stopping)
         self._flushed = 0
-        self._error: CommitLogError | None = None
         self._stream: ChunkStream | None = None
         self._restored = restored
         self._server: Server | None = None
@@ -183,7 +183,7 @@ class Follower:
     @property
     def error(self) -> CommitLogError | None:
         """Return the error that ended the follower; None while it follows."""
-        return self._error
+        return self._reached.error
 
     def wait(self, position: int | None = None, timeout: Duration | None = None) -> bool:
         """Wait until the copy reaches a position, or, without one, until the follower ends.
@@ -205,18 +205,7 @@ class Follower:
         ReplicationError, FencedError, CommitLogError
             The follower has ended with this error.
         """
-
-        def reached() -> bool:
-            if self._error is not None or self._stopping.is_set():
-                return True
-            return position is not None and self.position >= position
-
-        limit_s = None if timeout is None else parse_duration(timeout, "timeout")
-        with self._news:
-            done = self._news.wait_for(reached, limit_s)
-        if self._error is not None:
-            raise self._error
-        return done and (position is None or self.position >= position)
+        return self._reached.wait(lambda: self.position, position, timeout)
 
     def close(self) -> None:
         """Stop, and mark the copy as closed cleanly; a second call does nothing, and neither does a
@@ -304,8 +293,7 @@ class Follower:
                         raise
                     return
             self._stopping.wait(self._following.pause_s(has_copied=self._replica.position > before))
-        with self._news:
-            self._news.notify_all()
+        self._reached.note()
 
     def _connect_and_copy(self) -> None:
         with self._primary.connect() as client:
@@ -377,12 +365,10 @@ class Follower:
                 position = replica.position
             if position > before or not (chunk.header or chunk.frames):
                 stream.acknowledge(rank, position)
-            with self._news:
-                self._flushed = chunk.flushed
-                self._news.notify_all()
+            self._flushed = chunk.flushed
+            self._reached.note()
 
     def _end(self, error: CommitLogError) -> None:
         _logger.error("%s", error)
-        with self._news:
-            self._error = error
-            self._news.notify_all()
+        self._reached.error = error
+        self._reached.note()
