@@ -292,6 +292,18 @@ def connection_options(command: Command) -> Command:
     )(command)
 
 
+def report_interval_option(command: Command) -> Command:
+    """Add the option for how often a command that copies reports: see `lag.py`."""
+    return click.option(
+        "--interval",
+        type=interval,
+        default="10s",
+        show_default=True,
+        metavar="DURATION",
+        help="Print position and lag at most this often, if they have changed.",
+    )(command)
+
+
 def roll_options(when: str) -> Callable[[Command], Command]:
     """Return a decorator that adds the options for the roll cycle of a log. The help of each begins
     with `when`.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from commitlog.replication import follow
-from commitlog.tools.cli import parameters
 from commitlog.tools.cli.interrupt import Ending
+from commitlog.tools.cli.lag import report_lag
 from commitlog.tools.cli.output import echo
-from commitlog.tools.cli.parameters import connection_options
+from commitlog.tools.cli.parameters import connection_options, report_interval_option
 from commitlog.tools.cli.quantities import size_text
 
 
@@ -22,14 +22,7 @@ from commitlog.tools.cli.quantities import size_text
     help="Have the server count COPY under this name. Each copy needs another one.  [default: the "
     "host's name and the path of COPY]",
 )
-@click.option(
-    "--interval",
-    type=parameters.interval,
-    default="10s",
-    show_default=True,
-    metavar="DURATION",
-    help="Print position and lag at most this often, if they have changed.",
-)
+@report_interval_option
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -99,9 +92,4 @@ def command(
         echo(f"following {url} from position {follower.position}")
         if follower.server is not None:
             echo(f"serving {follower.server.url()}")
-        shown = follower.position, 0
-        while not follower.wait(timeout=interval):
-            now = follower.position, follower.lag_bytes
-            if now != shown:
-                shown = now
-                echo(f"position {now[0]}, {size_text(now[1])} behind")
+        report_lag(follower, interval, lambda: follower.lag_bytes, size_text)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 import commitlog
-from commitlog.mirror import Mirror, from_kafka, to_kafka
+from commitlog.mirror import from_kafka, to_kafka
 from commitlog.tools.cli import parameters
 from commitlog.tools.cli.interrupt import Ending
+from commitlog.tools.cli.lag import report_lag
 from commitlog.tools.cli.output import echo
 
 _TO = ("name", "transactional_id", "partition", "start", "visibility")
@@ -36,14 +37,7 @@ _TO = ("name", "transactional_id", "partition", "start", "visibility")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of confluent-kafka."
 )
-@click.option(
-    "--interval",
-    type=parameters.interval,
-    default="10s",
-    show_default=True,
-    metavar="DURATION",
-    help="Print position and lag at most this often, if they have changed.",
-)
+@parameters.report_interval_option
 def command(
     *,
     log: str,
@@ -79,7 +73,8 @@ def command(
             else to_kafka(opened, url, settings=pairs, **chosen)  # type: ignore[arg-type]
         )
         with mirror:
-            _report(mirror, interval)
+            echo(f"mirroring from position {mirror.position}")
+            report_lag(mirror, interval, lambda: mirror.lag, str)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -87,13 +82,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not found:
         raise click.BadParameter(f"expected KEY=VALUE, not {text!r}", param_hint="--set")
     return key, value
-
-
-def _report(mirror: Mirror, interval: float) -> None:
-    echo(f"mirroring from position {mirror.position}")
-    shown = mirror.position, 0
-    while not mirror.wait(timeout=interval):
-        now = mirror.position, mirror.lag
-        if now != shown:
-            shown = now
-            echo(f"position {now[0]}, {now[1]} behind")
