@@ -83,7 +83,7 @@ class Finishing:
     def _lost(self, jobs: Sequence[Job], what: str) -> LeaseLostError:
         for job in jobs:
             job.finished = "lost"
-        lease_s = self.parts.table.terms[0] / 1e9
+        lease_s = self._table.terms[0] / 1e9
         count = f"{len(jobs)} jobs were" if len(jobs) > 1 else "the job was"
         return LeaseLostError(
             f"{count} not {what}: the lease of {lease_s:g} s ended, and the job comes again; take "
@@ -116,7 +116,7 @@ class Finishing:
             self.release(job, None, "the loop was left")
 
     def _give_back(self, job: Job, wait_s: float, reason: str) -> None:
-        table, wait_ns = self.parts.table, int(wait_s * 1e9)
+        table, wait_ns = self._table, int(wait_s * 1e9)
         if not table.is_held(job):
             raise self._lost([job], "released")
         now_ns = time.time_ns()
@@ -138,18 +138,18 @@ class Finishing:
     def return_untried(self, jobs: Sequence[Job]) -> None:
         """Give jobs back that were not begun: the attempt does not count."""
         for job in jobs:
-            if not job.is_finished and self.parts.table.release(job, 0, False):
+            if not job.is_finished and self._table.release(job, 0, False):
                 job.finished = "released"
         self.wake()
 
     def renew(self, job: Job) -> None:
-        if not self.parts.table.renew(job, boot_ns()):
+        if not self._table.renew(job, boot_ns()):
             raise self._lost([job], "renewed")
 
     def wake(self) -> None:
         """Wake a worker that waits: one that sleeps, or the one that the log's appends wake."""
-        self.parts.table.wake()
-        if self.parts.table.is_watched:
+        self._table.wake()
+        if self._table.is_watched:
             self.parts.view.wake_readers()
 
     def history(self, job: Lease) -> tuple[dict[str, Any], ...]:
@@ -168,7 +168,7 @@ class Finishing:
 
     def reject(self, job: Job, reason: str) -> None:
         """Make a held job a dead letter. That it was rejected is durable before there is one."""
-        table, now_ns = self.parts.table, time.time_ns()
+        table, now_ns = self._table, time.time_ns()
         known = self.history(job)
         history = (*known, failure(job.attempt, "rejected", reason, now_ns))
         tried = Tried(place_of(job), 2 * job.attempt + 1, 0, history)
@@ -193,14 +193,14 @@ class Finishing:
         try:
             self._bury(job, reason, history)
         except BaseException:
-            self.parts.table.release(job, boot_ns() + int(_RETRY_S * 1e9), False)
+            self._table.release(job, boot_ns() + int(_RETRY_S * 1e9), False)
             job.finished = "released"
             raise
         job.finished = "rejected"
 
     def discard(self, job: Job, reason: str) -> None:
         """Bury a job whose record is lost."""
-        self.parts.table.doom(job)
+        self._table.doom(job)
         self._bury(job, reason, self.history_until(job, job.attempt))
         job.finished = "rejected"
 
@@ -213,7 +213,7 @@ class Finishing:
         if not job.flags & (SUSPECT | DYING) or not self.dead.has(place):
             self.dead.append(place, job.record, job.attempt, reason=reason, history=history)
         failpoint("letter written")
-        held, note = self.parts.table.begin_accept([job], self.parts.state.end)
+        held, note = self._table.begin_accept([job], self.parts.state.end)
         if not held:
             raise self._lost([job], "rejected")
         self._finish(held, note, notes.DEAD, self.parts.sync)

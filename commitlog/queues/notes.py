@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from commitlog.queues.spans import Span
@@ -94,11 +94,6 @@ class NoteError(ValueError):
 def failure(attempt: int, what: str, reason: str, at_ns: int) -> dict[str, Any]:
     """Return an entry of the history of a job."""
     return {"attempt": attempt, "what": what, "reason": reason[:REASON_MOST], "at_ns": at_ns}
-
-
-def encode_done(position: int, print: int, spans: Sequence[Span]) -> bytes:
-    head = _DONE.pack(position, print, len(spans))
-    return head + b"".join(_SPAN.pack(*span) for span in spans)
 
 
 def decode_done(value: bytes) -> Done:

@@ -16,19 +16,14 @@ static inline uint32_t *size_of(clq_table *table, bool waits) {
     return size;
 }
 
-static inline void place(clq_table *table, uint32_t *heap, uint32_t at, uint32_t slot) {
-    heap[at] = slot;
-    clq_slot_at(table, slot)->heap_at = at;
-}
-
 static void rise(clq_table *table, uint32_t at, bool waits) {
     uint32_t *heap = heap_of(table, waits), slot = heap[at];
     int64_t rank = rank_of(table, slot, waits);
     while (at > 0 && rank_of(table, heap[(at - 1) / 2], waits) > rank) {
-        place(table, heap, at, heap[(at - 1) / 2]);
+        heap[at] = heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    place(table, heap, at, slot);
+    heap[at] = slot;
 }
 
 static void sink(clq_table *table, uint32_t at, bool waits) {
@@ -43,15 +38,15 @@ static void sink(clq_table *table, uint32_t at, bool waits) {
         if (rank_of(table, heap[child], waits) >= rank) {
             break;
         }
-        place(table, heap, at, heap[child]);
+        heap[at] = heap[child];
         at = child;
     }
-    place(table, heap, at, slot);
+    heap[at] = slot;
 }
 
 void clq_push(clq_table *table, uint32_t slot, bool waits) {
     uint32_t at = clq_index((*size_of(table, waits))++);
-    place(table, heap_of(table, waits), at, slot);
+    heap_of(table, waits)[at] = slot;
     rise(table, at, waits);
 }
 
@@ -59,7 +54,7 @@ uint32_t clq_pop(clq_table *table, bool waits) {
     uint32_t *heap = heap_of(table, waits), first = clq_index(heap[0]);
     uint32_t size = clq_index(--*size_of(table, waits));
     if (size > 0) {
-        place(table, heap, 0, heap[size]);
+        heap[0] = heap[size];
         sink(table, 0, waits);
     }
     return first;

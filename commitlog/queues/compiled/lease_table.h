@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CLQ_FORMAT 2u
 #define CLQ_SLOTS 65536u
 #define CLQ_WORKERS 1024u
 #define CLQ_BUCKETS 4096u
@@ -45,10 +44,8 @@ typedef struct clq_slot {
     uint64_t key;        /* a hash of the key; 0: no key */
     uint64_t print;      /* a fingerprint of the record */
     uint32_t next, prev; /* acquired: by end of the lease; free: `next` alone */
-    uint32_t heap_at;    /* index in the heap of its state */
     uint32_t behind;     /* the next job of its bucket */
     uint32_t cause;      /* why it came back last */
-    uint32_t unused;
 } clq_slot;
 
 typedef struct clq_worker {
