@@ -19,9 +19,9 @@ from commitlog.queues.parts import check_place
 
 _FOLDER = "dead"
 _LETTER, _GONE = 1, 2  # the types of its records
-_HEAD = struct.Struct(
-    "<qqqQQqIIBI"
-)  # the place, time, type, attempts, has a record, length of JSON
+_PLACE = struct.Struct("<qqqQQ")
+# The place, time, type, attempts, whether there is a record, length of the JSON text.
+_HEAD = struct.Struct(f"{_PLACE.format}qIIBI")
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,18 @@ class DeadLetters:
         log.append(head + text + value, key=key, type=_LETTER, headers=headers, sync=True)
 
     def has(self, place: Place) -> bool:
-        """Return whether there is a letter of a job."""
-        return any(letter.place == place for letter in self)
+        """Return whether there is a letter of a job. It decodes none of them."""
+        log = self._opened()
+        if log is None:
+            return False
+        begins, found = _PLACE.pack(*place), set()
+        with log.tailer() as tailer:
+            for record in tailer:
+                if record.type == _GONE:
+                    found.discard(int.from_bytes(record.value, "little"))
+                elif record.type == _LETTER and record.value.startswith(begins):
+                    found.add(record.position)
+        return bool(found)
 
     def __iter__(self) -> Iterator[DeadLetter]:
         """Yield the letters that were not put back, oldest first."""
