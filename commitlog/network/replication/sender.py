@@ -52,17 +52,20 @@ class Sender:
                 return  # the follower adopts the new epoch when it connects again
             has_more = end > self._number * self._size + self._offset
             is_silent = host.monotonic() - sent_at >= HEARTBEAT_S
-            if has_more or is_silent:
-                self._served.drop_overwritten()
-            if self._served.acknowledged is not self._acknowledged:
-                return  # the follower compares its records when it connects again
-            if self._unsealed:
-                yield from self._seals(flushed)
+            chunks: list[Chunk] = []
             if has_more:
                 if not begun:
                     begun = True
-                    yield self._header(self._number, flushed, sealed=False)
-                yield self._frames(end, flushed)
+                    chunks.append(self._header(self._number, flushed, sealed=False))
+                chunks += self._frames(end, flushed)
+            elif is_silent:
+                self._served.drop_overwritten()
+            if self._is_replaced:
+                return  # the follower compares its records when it connects again
+            if self._unsealed:
+                yield from self._seals(flushed)
+            yield from chunks
+            if has_more:
                 if self._offset >= self._size:
                     self._unsealed.append(self._number)
                     self._number, self._offset, begun = self._number + 1, HEADER_SIZE, False
@@ -91,7 +94,12 @@ class Sender:
         committed = self._log.committed_position if self._served.ahead else flushed
         return committed if committed // self._size == self._number else flushed
 
-    def _frames(self, end_of_log: int, flushed: int) -> Chunk:
+    @property
+    def _is_replaced(self) -> bool:
+        return self._served.acknowledged is not self._acknowledged
+
+    def _frames(self, end_of_log: int, flushed: int) -> list[Chunk]:
+        """Return the next frames; nothing if other ones were written over those before."""
         base = self._number * self._size
         stop = min(self._size, self._offset + CHUNK_BYTES, end_of_log - base)
         # If the log is served ahead, its writer has it open all the time.
@@ -99,6 +107,10 @@ class Sender:
         copied = self._view.copy_frames(self._number, self._offset, stop, digests=digests)
         if copied is None:
             raise self._missing(self._number)
+        # After the copy: what was written over the files before it differs from what was sent.
+        self._served.drop_overwritten()
+        if self._is_replaced:
+            return []
         frames = copied.frames
         if not frames:
             raise CorruptRecordError(
@@ -113,7 +125,7 @@ class Sender:
         self._offset += len(frames)
         # Before the follower has them, so that its acknowledgement is not above.
         self.sent = self._view.identity.past_header(base + self._offset)
-        return chunk
+        return [chunk]
 
     def _seals(self, flushed: int) -> Iterator[Chunk]:
         """Yield the headers of whole segments that have got their seals."""

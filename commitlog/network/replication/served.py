@@ -147,10 +147,10 @@ class Served:
                     self._path,
                     position,
                 )
-                self._sent = None
                 if not (self._renews and self._replace()):
                     acknowledged = self.acknowledged
                     self.acknowledged = acknowledged.successor()
+                    self._sent = None  # last: a thread that sees None waits for the new copies
                     acknowledged.close()
 
     def wait_replicated(self, position: int, copies: int, timeout_s: float | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import commitlog
 from commitlog import replication
 from commitlog.errors import CommitLogError, FencedError, ReplicationError
 from commitlog.network.replication.followed_mark import NAME, FollowedMark
+from commitlog.network.replication.served import Served
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.notes import Notes
@@ -31,6 +33,12 @@ from tests.network.replication.scene import (
 def opened(path: Path) -> commitlog.CommitLog:
     rule = replication.Replication(require=1)
     return commitlog.open(path, segment_size=SEGMENT, flush="sync", replicate=rule)
+
+
+def fill_one(log: commitlog.CommitLog, value: bytes) -> int:
+    position = log.append(value)
+    log.flush()
+    return position
 
 
 def url_of(log: commitlog.CommitLog) -> str:
@@ -158,6 +166,36 @@ def test_log_restored_under_its_server_gets_no_old_count(
             follower.wait(timeout=LIMIT_S)
         assert server.followers() == {}
     assert records(tmp_path / "copy") == before
+
+
+def test_wait_during_the_exchange_of_a_log_takes_no_old_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, answers = tmp_path / "orders", list[bool]()
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        fill(log, 5)
+    copy_log(path, tmp_path / "backup")
+    replace = Served._replace
+    with replication.serve(path) as server, replication.follow(server.url(), tmp_path / "copy"):
+        with commitlog.open(path) as log:
+            assert server.wait_replicated(fill_one(log, b"old"), timeout=LIMIT_S)
+        overwritten(path, tmp_path / "backup")
+        with commitlog.open(path) as log:
+            position = fill_one(log, b"new")
+
+        def wait() -> None:
+            answers.append(server.wait_replicated(position, timeout=0.1))
+
+        def replace_late(served: Served) -> bool:
+            waiting.start()
+            waiting.join(0.3)  # it waits for this exchange, or has ended too early
+            return replace(served)
+
+        waiting = threading.Thread(target=wait)
+        monkeypatch.setattr(Served, "_replace", replace_late)
+        assert not server.wait_replicated(position, timeout=0.1)
+        waiting.join()
+    assert answers == [False]
 
 
 def test_promotion_of_an_older_state_is_refused(restored: Path, tmp_path: Path) -> None:
