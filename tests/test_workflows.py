@@ -52,8 +52,9 @@ def test_hooks_have_the_versions_of_constraints() -> None:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_workflow_reads_only_and_has_timeouts(path: Path) -> None:
     assert load(path)["permissions"] == {"contents": "read"}
+    most = 350 if path.name == "weekly.yml" else 90  # it ends before the limit of the service
     for name, job in jobs(path).items():
-        assert "uses" in job or job["timeout-minutes"] <= 90, name
+        assert "uses" in job or job["timeout-minutes"] <= most, name
 
 
 def test_only_the_publishing_job_may_ask_for_a_token() -> None:

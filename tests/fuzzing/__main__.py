@@ -40,6 +40,20 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _ended(command: list[Any], limit_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a command; one that does not end within the limit has failed, and says so."""
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        try:
+            code = subprocess.run(
+                command, cwd=kernel.ROOT, stdout=said, stderr=said, check=False, timeout=limit_s
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = 1
+            said.write(f"\nTimeoutError: it did not end within {limit_s:.0f} s\n")
+        said.seek(0)
+        return subprocess.CompletedProcess(command, code, stderr=said.read())
+
+
 def fuzz_readers(folder: Path, seconds: float) -> dict[str, Any]:
     """Fuzz the Python readers for some seconds; return the figures."""
     if find_spec("atheris") is None:
@@ -51,16 +65,15 @@ def fuzz_readers(folder: Path, seconds: float) -> dict[str, Any]:
 
     harm = folder / "harm"
     harm.mkdir(exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzzing.guided", folder / READERS, ",".join(TARGETS),
-         f"-max_total_time={max(1, round(seconds))}", f"-timeout={INPUT_LIMIT_S}",
-         "-rss_limit_mb=2048", "-print_final_stats=1", f"-artifact_prefix={harm / READERS}-"],
-        cwd=kernel.ROOT, capture_output=True, text=True, errors="replace", check=False,
-        timeout=seconds + _STARTING_S,
-    )  # fmt: skip
+    command = [
+        sys.executable, "-m", "tests.fuzzing.guided", folder / READERS, ",".join(TARGETS),
+        f"-max_total_time={max(1, round(seconds))}", f"-timeout={INPUT_LIMIT_S}",
+        "-rss_limit_mb=2048", "-print_final_stats=1", f"-artifact_prefix={harm / READERS}-",
+    ]  # fmt: skip
+    done = _ended(command, seconds + _STARTING_S)
     figures = folder / READERS / "figures.json"
     counts = json.loads(figures.read_text()) if figures.exists() else {"taken": {}, "refused": {}}
-    shown, fault = _LINE.findall(done.stderr), _FAULT.search(done.stderr + done.stdout)
+    shown, fault = _LINE.findall(done.stderr), _FAULT.search(done.stderr)
     runs = _RUNS.search(done.stderr)
     executions = int(runs[1]) if runs else int(shown[-1][0]) if shown else 0
     harmful = [path.name for path in harm.glob(f"{READERS}-*")]
@@ -71,7 +84,7 @@ def fuzz_readers(folder: Path, seconds: float) -> dict[str, Any]:
         "executions": executions,
         "executions_a_second": round(executions / seconds),
         "edges": int(shown[-1][1]) if shown else 0,
-        "inputs": len(list((folder / READERS / "corpus").iterdir())),
+        "inputs": len(list((folder / READERS / "corpus").glob("*"))),
         "by_target": counts,
         "harm": harmful,
         "fault": (fault[0] if fault else done.stderr[-400:]) if failed else None,

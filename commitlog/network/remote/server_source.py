@@ -34,7 +34,7 @@ from commitlog.types import Identity
 _HEADERS = 64  # that one call brings
 _UNSEALED_S = 1.0  # how often to fetch a header again whose seal is missing
 _CLOSE_S = 10.0
-_SEGMENTS_LIMIT = 1 << 20  # of a log
+_SEGMENTS_LIMIT = 1 << 18  # of a log: a reader lists so many in half a second if a server lies
 
 
 class ServerSource(LiveSource):

@@ -198,7 +198,7 @@ class Answers:
             else:
                 updates.error_of(data.decode(errors="replace"), PEER)
                 source.adopt(remote_wire.content_of(data, PEER))
-        assert len(directory.segment_numbers()) <= 1 << 20
+        assert len(directory.segment_numbers()) <= 1 << 18
 
     def _opened(self) -> tuple[SourceDirectory, ServerSource]:
         self._taken += 1
