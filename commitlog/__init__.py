@@ -19,7 +19,7 @@ from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.log.commit_log import CommitLog
-from commitlog.log.commit_log import open_log as open
+from commitlog.log.open_calls import open_log as open
 from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.retention import Retention

@@ -6,9 +6,9 @@ and `commitlog.options`, and the toolbox `commitlog.base`. See docs/extending.md
 
 from commitlog._kernel.memory import crc32c_implementation
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
-from commitlog.log.commit_log import open_source
 from commitlog.log.frame_list import frame_size
 from commitlog.log.locked_log import LockedLog
+from commitlog.log.open_calls import open_source
 from commitlog.log.open_log import view_of
 from commitlog.log.view import LogView
 from commitlog.recovery.epochs import Epochs

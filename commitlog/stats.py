@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from dataclasses import dataclass, field
 
@@ -317,6 +318,9 @@ class LogStats:
     def syncs(self) -> int:
         """Return the number of appends that waited for durability."""
         return self.sync_latency.count
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         """Format the statistics as a table."""

@@ -84,6 +84,10 @@ class ArrowMethods:
         """
         return self.to_reader(start=start, end=end, columns=columns, headers=headers).read_all()
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the records of `to_reader` through Arrow's C interface; needs pyarrow, too."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
     def append_arrow(
         self, data: object, *, timestamp_ns: int | None = None, sync: bool | None = None
     ) -> npt.NDArray[np.int64]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
-from typing import Self, Unpack
+from typing import Self
 
 from commitlog._kernel.engine import LogMethods
 from commitlog._kernel.readers import Record
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.base.path import path_of, translate_refusals
+from commitlog.base.html import fields_table
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, PositionError
@@ -17,18 +16,13 @@ from commitlog.log.arrow_methods import ArrowMethods
 from commitlog.log.coroutines import AsyncMethods
 from commitlog.log.figures import log_stats
 from commitlog.log.open_log import OpenLog
-from commitlog.log.opened import check_mode
-from commitlog.log.opening import open_for_writing
 from commitlog.log.parts import Mode
-from commitlog.log.reading import open_for_reading, open_source_log
 from commitlog.log.tailers import TailerMethods
-from commitlog.options import OptionOverrides, Options
+from commitlog.options import Options
 from commitlog.retention.deletion import Waivable
 from commitlog.retention.pruner import Pruned
 from commitlog.retention.retention import Retention, checked
 from commitlog.segment.identity import Identity
-from commitlog.source.segment_source import SegmentSource
-from commitlog.source.source_directory import SourceDirectory
 from commitlog.stats import LogStats
 from commitlog.tail.seek import Direction, Seeker
 from commitlog.tail.tailer import Tailer
@@ -358,76 +352,12 @@ class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMeth
         state = "closed" if self.closed else f"mode {self.mode!r}, tail {self.tail_position}"
         return f"<CommitLog {self.path!r}, {state}>"
 
-
-def open_log(
-    path: str | os.PathLike[str],
-    mode: Mode = "a",
-    options: Options | None = None,
-    **overrides: Unpack[OptionOverrides],
-) -> CommitLog:
-    """Open a log; create it if the path has none.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The log's directory.
-    mode : {"a", "x", "r"}
-        "a": append, and create the log if it is missing. "x": create the log, which must not exist.
-        "r": read; the log must exist, and no record is changed.
-    options : Options, optional
-        The options; several logs may share them.
-    **overrides
-        Single options by name: see `Options`.
-
-    Returns
-    -------
-    CommitLog
-        Close it, or use it in a `with` statement.
-
-    Raises
-    ------
-    InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError
-        The arguments or the path prevent the open; nothing was changed.
-    LogLockedError, OpenTimeoutError
-        Another handle prevents the open; nothing was changed.
-    UnsupportedVersionError, UnsupportedError, CorruptSegmentError, ReadOnlyError, DiskFullError
-        The log's files or the file system prevent the open; nothing was changed.
-    """
-    check_mode(mode)
-    chosen = Options.of(options, **overrides)
-    where = path_of(path)
-    with translate_refusals(where):
-        reads = mode == "r"
-        opened = open_for_reading(where, chosen) if reads else open_for_writing(where, mode, chosen)
-        return CommitLog(OpenLog(mode, opened, chosen))
-
-
-def open_source(
-    source: SegmentSource, options: Options | None = None, **overrides: Unpack[OptionOverrides]
-) -> CommitLog:
-    """Open the log of a source for reading. The log closes the source, also if this raises.
-
-    Parameters
-    ----------
-    source : SegmentSource
-        Where the segments come from.
-    options : Options, optional
-        The options; `Tuning.archive_cache` is how many bytes of segments stay in the temporary
-        folder.
-    **overrides
-        Single options by name: see `Options`.
-
-    Returns
-    -------
-    CommitLog
-        Close it, or use it in a `with` statement.
-
-    Raises
-    ------
-    CorruptSegmentError
-        What the source returns does not fit together, or is damaged.
-    """
-    chosen = Options.of(options, **overrides)
-    with translate_refusals(source.location):
-        directory = SourceDirectory(source, chosen.tuning.archive_cache)
-        return CommitLog(OpenLog("r", open_source_log(directory, chosen), chosen))
+    def _repr_html_(self) -> str:
+        if self.closed:
+            return fields_table(self.path, {"mode": self.mode, "closed": True})
+        return fields_table(self.path, {
+            "mode": self.mode, "first_position": self.first_position,
+            "flushed_position": self.flushed_position,
+            "committed_position": self.committed_position, "tail_position": self.tail_position,
+            "last_sequence": self.last_sequence, "segment_size": self.segment_size,
+        })  # fmt: skip

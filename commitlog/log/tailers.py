@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from commitlog._kernel.readers import Record
 from commitlog.base.name import check_name
 from commitlog.base.units import Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
@@ -105,6 +108,14 @@ class TailerMethods:
             file.close()
             parts.check_open()
         return tailer
+
+    def __iter__(self) -> Iterator[Record]:
+        """Iterate from the oldest record to the last one that is committed at the time of the call.
+
+        To go on from there, or to wait for records, use `tailer`.
+        """
+        self._parts.check_open()
+        return _below(self.tailer(), self._parts.engine.committed_position)
 
     def cycles(self) -> list[Cycle]:
         """List the cycles for which the log has segments, oldest first.
@@ -225,3 +236,11 @@ def _check_replicated(parts: LogParts) -> None:
             "replicate=: open the tailer after that writer",
             path=parts.path,
         )
+
+
+def _below(tailer: Tailer, end: int) -> Iterator[Record]:
+    with tailer:
+        for record in tailer:
+            if record.position >= end:
+                return
+            yield record

@@ -15,6 +15,7 @@ from commitlog._kernel.readers import first_sequence, headers_of
 from commitlog._kernel.segments import Segment
 from commitlog.base.cached import Cached
 from commitlog.base.extras import pyarrow_for
+from commitlog.base.html import rows_table
 from commitlog.errors import CommitLogError, SequenceError
 from commitlog.tail.arrow import BatchForm, with_headers
 
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, eq=False)
+_SHOWN = 20  # records of a batch in a notebook
+_SHOWN_BYTES = 60  # of a value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
     """Hold records as columns of equal length, one row per record, in reading order.
 
@@ -118,6 +123,27 @@ class Batch:
         blob = self.data.tobytes()
         edges = self.offsets.tolist()
         return [blob[start:stop] for start, stop in itertools.pairwise(edges)]
+
+    def __repr__(self) -> str:
+        ends = f", positions {self.positions[0]} to {self.positions[-1]}" if len(self) else ""
+        return f"<Batch of {len(self)} records{ends}>"
+
+    def _repr_html_(self) -> str:
+        first = range(min(len(self), _SHOWN))
+        rows = (
+            (self.positions[each], np.datetime64(int(self.timestamps_ns[each]), "ns"),
+             self.types[each], self._shown(self.key(each)), self._shown(self.value(each)))
+            for each in first
+        )  # fmt: skip
+        caption = f"{len(self):,} records" + (", the first:" if len(self) > _SHOWN else "")
+        return rows_table(caption, ("position", "timestamp", "type", "key", "value"), rows)
+
+    @staticmethod
+    def _shown(content: bytes | None) -> str:
+        if content is None:
+            return ""
+        rest = "" if len(content) <= _SHOWN_BYTES else f" and {len(content) - _SHOWN_BYTES:,} bytes"
+        return f"{content[:_SHOWN_BYTES]!r}{rest}"
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, headers: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,10 +15,12 @@ from commitlog._kernel.readers import (
     await_columns,
     take,
 )
+from commitlog.base.extras import pyarrow_for
 from commitlog.base.pace import Pace
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, whole_of
 from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.tail.arrow import BatchForm
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import CycleLike
 from commitlog.tail.replay import Replay
@@ -133,6 +136,16 @@ class Tailer(ProcessBound, ReadMethods):
                 f"max_records must be an int of at least 1, not {max_records!r}"
             )
         return Batch(*await_columns(self._cursor, min(most, _BATCH_MOST), timeout, idle, keeps))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the records from here to the current end through Arrow's C interface, with the
+        columns of `CommitLog.to_arrow`; needs pyarrow. Reading the stream moves the tailer.
+        """
+        form = BatchForm(None, "Tailer.__arrow_c_stream__")
+        batches = map(form.record_batch, iter(self.read_batch, None))
+        found = itertools.takewhile(lambda batch: batch.num_rows > 0, batches)
+        reader = pyarrow_for("Tailer").RecordBatchReader.from_batches(form.schema, found)
+        return reader.__arrow_c_stream__(requested_schema)
 
     @contextlib.contextmanager
     def reading(
@@ -327,6 +340,10 @@ class Tailer(ProcessBound, ReadMethods):
         if self._file is not None:
             self._cursor.end()
             self._file.close()
+
+    def __repr__(self) -> str:
+        name = "" if self._file is None else f" {self._file.name!r}"
+        return f"<Tailer{name}, {self.direction} from {self.position}>"
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,8 @@ from commitlog.errors import MessageError
 from commitlog.topics.codec import Decode, conflict, other_codec
 from commitlog.topics.compiled.messages import MessageScreen
 from commitlog.topics.forms import check_form
-from commitlog.topics.msgspec_codec import unsupported
+from commitlog.topics.msgspec_codec import decoder_of, unsupported
+from commitlog.topics.pydantic_models import write_model
 from commitlog.topics.reconciling import FormConflictError, reconciled
 from commitlog.topics.schema import Schema
 from commitlog.topics.schema_form import form_of
@@ -128,12 +129,14 @@ class Method:
             self._fields = msgspec.defstruct(steps[-1].title, fields, kw_only=True)
             schema = form_of(self._fields)
             self._arguments = tuple.__class_getitem__(tuple(field[1] for field in fields))
-            self._decode = msgspec.msgpack.Decoder(self._arguments).decode
-            self._decode_fields = msgspec.msgpack.Decoder(self._fields).decode
+            self._decode = decoder_of("msgpack", self._arguments)
+            self._decode_fields = decoder_of("msgpack", self._fields)
         except (TypeError, NameError) as error:
             raise MessageError(f"{path}: {unsupported(error)}") from None
         self.form: dict[str, Any] = {**schema, "arguments": self.names}
-        self.encode: Callable[[tuple[Any, ...]], bytes] = msgspec.msgpack.Encoder().encode
+        self.encode: Callable[[tuple[Any, ...]], bytes] = msgspec.msgpack.Encoder(
+            enc_hook=write_model
+        ).encode
 
     def bound(self, target: object) -> Callable[..., Any]:
         """Return the method of an object as a callable that takes all arguments by position."""
@@ -172,7 +175,7 @@ class Method:
         if schema.codec != self.name:
             raise other_codec(schema, self.name)
         if schema.form == self.form:
-            return self._decode  # type: ignore[no-any-return]
+            return self._decode
         try:
             change = reconciled(self.form, schema.form, has_bytes=True)
         except FormConflictError as error:

@@ -301,6 +301,9 @@ class MethodReader(ProcessBound):
         finally:
             self._tailer.close()
 
+    def __repr__(self) -> str:
+        return f"<MethodReader at {self._tailer.position} of {self._log.path!r}>"
+
     def __enter__(self) -> Self:
         return self
 

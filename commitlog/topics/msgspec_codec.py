@@ -1,4 +1,6 @@
-"""The codecs of msgspec: JSON and MessagePack, for structs, dataclasses and TypedDicts."""
+"""The codecs of msgspec: JSON and MessagePack, for structs, dataclasses, TypedDicts, and models of
+pydantic.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from commitlog.topics.changes import Change
 from commitlog.topics.codec import Decode, conflict, other_codec
 from commitlog.topics.compiled.messages import MessageScreen
 from commitlog.topics.completing import completed
+from commitlog.topics.pydantic_models import form_of_model, read_model, write_model
 from commitlog.topics.reconciling import FormConflictError, reconciled
 from commitlog.topics.schema import Schema
 from commitlog.topics.schema_form import form_of
@@ -27,7 +30,8 @@ class MsgspecCodec(Generic[T]):
     Parameters
     ----------
     message_class : type
-        A `msgspec.Struct`, a dataclass, a TypedDict, or another type of msgspec.
+        A `msgspec.Struct`, a dataclass, a TypedDict, a `pydantic.BaseModel`, or another type of
+        msgspec.
 
     Raises
     ------
@@ -44,8 +48,8 @@ class MsgspecCodec(Generic[T]):
         try:
             self.form: dict[str, Any] = form_of(message_class)
             format = _format(self.name)
-            self.encode: Callable[[T], bytes] = format.Encoder().encode
-            self._decode: Decode[T] = format.Decoder(message_class).decode
+            self.encode: Callable[[T], bytes] = format.Encoder(enc_hook=write_model).encode
+            self._decode = decoder_of(self.name, message_class)
         except (TypeError, NameError) as error:
             raise MessageError(_refusal(message_class, error)) from None
 
@@ -67,7 +71,7 @@ class MsgspecCodec(Generic[T]):
             return self._converting(schema.codec, change)
         if schema.codec == self.name:
             return self._decode
-        return _format(schema.codec).Decoder(self.message_class).decode  # type: ignore[no-any-return]
+        return decoder_of(schema.codec, self.message_class)
 
     def _converting(self, codec: str, change: Change) -> Decode[T]:
         """Return what decodes to plain values, changes them, and decodes their bytes again, because
@@ -75,7 +79,7 @@ class MsgspecCodec(Generic[T]):
         """
         format = _format(codec)
         plain, encode = format.Decoder().decode, format.Encoder().encode
-        decode: Decode[T] = format.Decoder(self.message_class).decode
+        decode: Decode[T] = decoder_of(codec, self.message_class)
 
         def converted(value: bytes) -> T:
             try:
@@ -100,6 +104,12 @@ class MessagePackCodec(MsgspecCodec[T]):
     """Messages as MessagePack."""
 
     name = "msgpack"
+
+
+def decoder_of(codec: str, kind: Any) -> Decode[Any]:
+    """Return what decodes values of a type."""
+    decode: Decode[Any] = _format(codec).Decoder(kind, dec_hook=read_model).decode
+    return decode
 
 
 def plain_decoder(schema: Schema) -> Decode[Any]:
@@ -144,7 +154,7 @@ def _refusal(message_class: Any, error: Exception) -> str:
         hints = {}
     for field, hint in hints.items():
         try:
-            msgspec.json.schema(hint)
+            msgspec.json.schema(hint, schema_hook=form_of_model)
         except (TypeError, NameError):
             name = f"{name}.{field}"
             break

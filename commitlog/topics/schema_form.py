@@ -10,6 +10,7 @@ from typing import Any
 
 from commitlog.base.extras import imported
 from commitlog.topics.forms import Form, alternatives_of
+from commitlog.topics.pydantic_models import collect_parts, form_of_model
 
 # The forms of keys that are written as strings, by the names of msgspec's types.
 _KEYS: dict[str, Form] = {
@@ -43,8 +44,11 @@ def form_of(message_class: Any) -> Form:
     info = msgspec.inspect.type_info(message_class)
     kinds = list(classes_of(info).values())
     (form, *found), forms = msgspec.json.schema_components(
-        [message_class, *[kind.cls for kind in kinds]], ref_template="#/$defs/{name}"
+        [message_class, *[kind.cls for kind in kinds]],
+        schema_hook=form_of_model,
+        ref_template="#/$defs/{name}",
     )
+    collect_parts(form, forms)
     for kind, reference in zip(kinds, found, strict=True):
         _describe(kind, forms[reference["$ref"].rpartition("/")[2]])
     _complete(info, form)

@@ -128,7 +128,7 @@ class _Look:
     def _part(self, kind: Any, name: str) -> None:
         if name in ("AnyType", "RawType", "ExtType"):
             self.is_open = True
-        elif name in ("FloatType", "NoneType"):
+        elif name in ("FloatType", "NoneType", "CustomType"):  # a model of pydantic
             self.has_null |= not self.takes_any_float
         elif name in ("DateTimeType", "TimeType"):
             self.has_parts = True

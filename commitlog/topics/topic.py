@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Self, TypeVar, overload
 
 from commitlog import CommitLog, Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.extension import view_of
 from commitlog.topics.appender import Condition, ProducerNumber
+from commitlog.topics.arrow import to_arrow
 from commitlog.topics.compiled.messages import DeclaredSegment, TopicWriter
 from commitlog.topics.draft import Headers, Key
 from commitlog.topics.encoder import MessageEncoder
@@ -247,6 +248,29 @@ class Topic(ProcessBound, TopicWriter[T]):
         """Close the log if `commitlog.topic` opened it. A second call does nothing."""
         if self._owns_log:
             self.log.close()
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate from the oldest message to the last one at the time of the call; what cannot be
+        decoded raises. To go on from there, or to wait for messages, use `tailer`.
+        """
+        return self._below(self._view.committed_position)
+
+    def _below(self, end: int) -> Iterator[T]:
+        with self.tailer() as tailer:
+            for message in tailer:
+                if tailer.record is None or tailer.record.position >= end:
+                    return
+                yield message
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the messages of `topics.to_arrow` through Arrow's C interface; needs pyarrow. The
+        column `message` is a struct of the message's fields. All messages are read into memory.
+        """
+        found = to_arrow(self.log, [self.name])
+        place = found.schema.get_field_index("message")
+        fields = found.column(place).combine_chunks().field(self.name)
+        found = found.drop_columns(["topic"]).set_column(place - 1, "message", fields)
+        return found.__arrow_c_stream__(requested_schema)
 
     def __enter__(self) -> Self:
         self._view.check_open()

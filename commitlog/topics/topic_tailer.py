@@ -340,6 +340,9 @@ class TopicTailer(ProcessBound, Generic[T]):
         """Release the segment and the name. A second call does nothing."""
         self._tailer.close()
 
+    def __repr__(self) -> str:
+        return f"<TopicTailer at {self._tailer.position} of {self._log.path!r}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -230,6 +230,9 @@ class Follower:
         if self._stream is not None:
             self._stream.cancel()
 
+    def __repr__(self) -> str:
+        return f"<Follower of {self._primary.url}, at {self.position}>"
+
     def __enter__(self) -> Self:
         return self
 

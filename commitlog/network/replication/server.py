@@ -289,6 +289,9 @@ class Server:
         served.end()
         served.log.close()
 
+    def __repr__(self) -> str:
+        return f"<Server of {', '.join(self._logs)} at port {self.port}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import commitlog
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError
-from commitlog.log.commit_log import open_log
 from commitlog.log.locked_log import LockedLog
+from commitlog.log.open_calls import open_log
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire as remote_wire
 from commitlog.network.remote.channel import Channel

@@ -12,7 +12,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import ReplicationError
-from commitlog.log.commit_log import open_log
+from commitlog.log.open_calls import open_log
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
 from commitlog.network.remote.update import Update

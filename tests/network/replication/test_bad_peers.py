@@ -18,7 +18,7 @@ import pytest
 import commitlog
 from commitlog import replication
 from commitlog.errors import FencedError, ReplicationError
-from commitlog.log.commit_log import open_log
+from commitlog.log.open_calls import open_log
 from commitlog.network.remote import wire as remote_wire
 from commitlog.network.remote.channel import Channel
 from commitlog.network.remote.wire import RefusedError

@@ -15,7 +15,7 @@ from commitlog import replication
 from commitlog._kernel.segments import Segment
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.log.commit_log import open_log
+from commitlog.log.open_calls import open_log
 from commitlog.network.replication.promise import Asked
 from commitlog.network.replication.replica import Replica, fence_closed
 from commitlog.network.replication.sender import Sender

@@ -15,8 +15,8 @@ from commitlog import replication
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import FencedError, ReplicationError
 from commitlog.keep import verify
-from commitlog.log.commit_log import open_log
 from commitlog.log.locked_log import LockedLog
+from commitlog.log.open_calls import open_log
 from commitlog.log.parts import parts_of
 from commitlog.network.replication.promise import Asked
 from commitlog.network.replication.replica import Replica, fence_closed

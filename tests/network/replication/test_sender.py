@@ -12,7 +12,7 @@ import pytest
 import commitlog
 from commitlog._kernel.segments import HEADER_SIZE, crc32c
 from commitlog.errors import CorruptRecordError
-from commitlog.log.commit_log import open_log
+from commitlog.log.open_calls import open_log
 from commitlog.network.replication.replica import fence_closed
 from commitlog.network.replication.sender import Sender
 from commitlog.network.replication.served import Served
