@@ -223,7 +223,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     REQUIRE(read_all(&made, &again, true) == code && again.count == found.count);
     REQUIRE(memcmp(again.positions, found.positions, found.count * sizeof *found.positions) == 0);
     read_batches(&made, &input, &found);
-    read_back(&made, &input, &found, code == CL_E_ROLL);
+    /* Behind damage a reader searches in what is allocated, and the choices may say less. */
+    bool all = cl_log_allocated(&made.log, made.segment.number) >= made.segment.size;
+    read_back(&made, &input, &found, code == CL_E_ROLL && all);
     use_index(&made, &input, false);
     use_index(&made, &input, true);
     resolve(&made, &input);
