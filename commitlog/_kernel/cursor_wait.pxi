@@ -99,8 +99,8 @@ cdef int wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
     cursor.core.look()
     if cursor.reader.watermark != NULL:
         cursor.core.ask_for_flush()
-    if idle == CL_IDLE_BLOCK and not (cursor.core.cursors.shared and cursor.core.cursors.writable):
-        idle = CL_IDLE_BACKOFF  # no writer could see that this thread sleeps, and wake it
+    # Otherwise no writer could see that this thread sleeps, and wake it.
+    cursor.reader.announces = cursor.core.cursors.shared and cursor.core.cursors.writable
     if cursor.segment is None or cursor.reader.offset >= cursor.segment.segment.size:
         # The next segment's file is missing. Nothing announces it, so poll.
         budget_ns = min(budget_ns, <int64_t>1_000_000)

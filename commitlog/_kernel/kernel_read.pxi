@@ -66,6 +66,7 @@ cdef extern from "reader.h":
         uint64_t limit
         uint64_t passed
         cl_watch *watch
+        bint announces
     ctypedef enum cl_idle:
         CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK
     void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) nogil
@@ -83,6 +84,7 @@ cdef extern from "reader.h":
     bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
     bint cl_reader_news(const cl_reader *reader) nogil
     uint32_t cl_sleeper_announce(cl_cursors *cursors) nogil
+    void cl_sleeper_wait(cl_cursors *cursors, uint32_t seen, int64_t timeout_ns) nogil
     int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
 
 cdef extern from "index.h":

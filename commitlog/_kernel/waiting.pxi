@@ -61,7 +61,12 @@ def announce_sleeper(Core core not None):
 
 def wait_append(Core core not None, uint32_t seen, double timeout):
     """Sleep until an append, or `timeout` seconds; the full timeout if there is no signal."""
-    sleep_on(append_word(core), seen, timeout)
+    cdef int64_t timeout_ns = nanoseconds(timeout)
+    if append_word(core) == NULL:
+        sleep_on(NULL, seen, timeout)
+        return
+    with nogil:
+        cl_sleeper_wait(core.cursors.cells, seen, timeout_ns)
 
 
 def flush_signal(Core core not None):

@@ -71,8 +71,9 @@ class Tailer(ProcessBound, ReadMethods):
             End if no record arrives for that long; None ends only when the log is closed.
         idle : {"spin", "yield", "backoff", "block"}
             How to wait for the next record. "spin" uses a whole core for the least delay; "yield"
-            yields the core between checks; "backoff" spins, yields, then sleeps up to 1 ms; "block"
-            sleeps in the kernel until a writer wakes the thread.
+            yields the core between checks; "block" sleeps in the kernel until a writer wakes the
+            thread; "backoff" spins, yields and naps for 2 ms, and then sleeps as well. Where a
+            writer cannot see a sleeper, both nap for up to 1 ms.
         speed : float, optional
             Replay records at the pace of their timestamps: 1 as recorded, 10 ten times as fast. A
             timestamp that steps back causes no pause, and a late record is yielded at once. By

@@ -461,6 +461,7 @@ static void every_idle_strategy_wakes_up_for_an_append(void) {
         cl_record record;
         start(&scene, false);
         open_handle(&scene.place, &appender, false);
+        scene.reader.reader.announces = true;
         CHECK(!cl_reader_wait(&scene.reader.reader, (cl_idle)idle, MILLISECOND) &&
               read_on(&scene.reader, &record) == CL_E_END);
         CHECK(pthread_create(&thread, NULL, append_soon, &appender) == 0);
@@ -473,6 +474,57 @@ static void every_idle_strategy_wakes_up_for_an_append(void) {
         close_handle(&appender);
         end(&scene);
     }
+}
+
+static void reader_that_backs_off_sleeps_in_the_end(void) {
+    test_scene scene;
+    cl_record record;
+    start(&scene, false);
+    cl_line *waiters = &scene.place.cursors->waiters;
+    cl_reader *reader = &scene.reader.reader;
+    CHECK(read_on(&scene.reader, &record) == CL_E_END);
+    CHECK(!cl_reader_wait(reader, CL_IDLE_BACKOFF, 20 * MILLISECOND) && waiters->value == 0);
+    reader->announces = true; /* and its next wait for the same record does not begin anew */
+    CHECK(!cl_reader_wait(reader, CL_IDLE_BACKOFF, MILLISECOND) && waiters->value == 1);
+    waiters->value = 0;
+    append_value(&scene.handle, "news", 4);
+    CHECK(cl_reader_wait(reader, CL_IDLE_BACKOFF, MILLISECOND) && waiters->value == 0);
+    end(&scene);
+}
+
+typedef struct {
+    cl_cursors *cursors;
+    uint32_t *asleep;
+} sleeper;
+
+static void *sleep_until_an_append(void *argument) {
+    sleeper *task = argument;
+    uint32_t seen = cl_sleeper_announce(task->cursors);
+    cl_add32(task->asleep, 1);
+    cl_sleeper_wait(task->cursors, seen, PATIENCE_NS);
+    return NULL;
+}
+
+static void one_wake_up_reaches_all_sleepers(void) {
+    enum { SLEEPERS = 8 };
+    test_scene scene;
+    pthread_t threads[SLEEPERS];
+    uint32_t asleep = 0;
+    start(&scene, false);
+    sleeper task = {scene.place.cursors, &asleep};
+    for (int each = 0; each < SLEEPERS; each++) {
+        CHECK(pthread_create(&threads[each], NULL, sleep_until_an_append, &task) == 0);
+    }
+    while (cl_load32(&asleep) < SLEEPERS) {
+        cl_sleep_ns(MILLISECOND);
+    }
+    int64_t began_ns = cl_clock_monotonic_ns();
+    append_value(&scene.handle, "news", 4);
+    for (int each = 0; each < SLEEPERS; each++) {
+        pthread_join(threads[each], NULL);
+    }
+    CHECK(cl_clock_monotonic_ns() - began_ns < PATIENCE_NS / 2);
+    end(&scene);
 }
 
 /* A reader behind an open claim must resolve it, and therefore polls instead of sleeping until the
@@ -509,6 +561,8 @@ int main(void) {
     batch_reads_the_file_then_the_buffer();
     record_larger_than_the_batch_is_left_for_read();
     every_idle_strategy_wakes_up_for_an_append();
+    reader_that_backs_off_sleeps_in_the_end();
+    one_wake_up_reaches_all_sleepers();
     reader_behind_a_claim_polls_again_soon();
     return 0;
 }

@@ -114,6 +114,17 @@ def test_blocked_reader_wakes_at_once_and_uses_no_cpu_waiting(
         assert follower.process.wait(60) == 0
 
 
+def test_reader_that_backs_off_sleeps_until_an_append(
+    log: CommitLog, until: Callable[..., None]
+) -> None:
+    with Follower(Path(log.path), "backoff") as follower:
+        assert follower.line() == "ready"
+        for _ in range(3):
+            until(lambda: someone_waits(log))
+            log.append(time.monotonic_ns().to_bytes(8, "little"))
+            assert int(follower.line()) > 0
+
+
 def test_spinning_reader_shows_in_the_cpu_time_measure(
     log: CommitLog,
 ) -> None:

@@ -23,9 +23,18 @@ void cl_sleep_ns(int64_t duration_ns) {
     nanosleep(&spec, NULL);
 }
 
+void cl_futex_wake_all(const uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 void cl_futex_raise(uint32_t *word) {
     cl_add32(word, 1);
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    cl_futex_wake_all(word);
+}
+
+void cl_futex_raise_one(uint32_t *word) {
+    cl_add32(word, 1);
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
 static int wait_on(const uint32_t *word, uint32_t seen, int64_t timeout_ns, int operation) {

@@ -10,6 +10,9 @@
 
 /* Wakes every waiter on the word, after adding one to it. The word may lie in shared memory. */
 void cl_futex_raise(uint32_t *word);
+/* Wakes one waiter, after adding one to the word; wakes all, and adds nothing. */
+void cl_futex_raise_one(uint32_t *word);
+void cl_futex_wake_all(const uint32_t *word);
 
 /* Sleeps until the word differs from `seen`, or timeout_ns passed (CL_E_TIMEOUT), or a signal
  * handler ran (CL_E_INTERRUPTED). A wake-up may be spurious: the caller checks again. */

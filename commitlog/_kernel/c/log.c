@@ -60,6 +60,6 @@ int cl_log_refusal(const cl_log *log) {
 
 void cl_log_wake_sleepers(cl_log *log) {
     if (__atomic_exchange_n(&log->cursors->waiters.value, 0, __ATOMIC_SEQ_CST) != 0) {
-        cl_futex_raise((uint32_t *)&log->cursors->append_signal.value);
+        cl_futex_raise_one((uint32_t *)&log->cursors->append_signal.value);
     }
 }

@@ -25,6 +25,8 @@ typedef struct {
                           there it begins to fetch ahead */
     uint32_t gap; /* number of pauses before the next wait's first poll */
     uint32_t calm; /* number of waits before the reader pauses again */
+    uint64_t rested; /* position at which the last wait backed off for its whole time; 0: none */
+    bool announces; /* writers see that this reader sleeps, and wake it */
 } cl_reader;
 
 /* Initializes a reader without a segment, and resets the watch if there is one. */
@@ -86,7 +88,9 @@ typedef enum { CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK } cl_
  * therefore pauses first, until there are several. */
 bool cl_reader_spin(cl_reader *reader);
 
-/* Waits until a read may find a record, at most budget_ns. At an unpublished claim or a gap it
+/* Waits until a read may find a record, at most budget_ns. A reader that announces itself sleeps on
+ * the futex in the end, and so does one that backs off, after some 2 ms; its next wait for the same
+ * record begins there. At an unpublished claim or a gap it
  * waits about a millisecond at most, because only a read probes the owner and resolves it. Returns
  * whether a record was found; if not, the caller reads again. */
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
@@ -95,6 +99,9 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
  * value of `append_signal`, the futex to sleep on. Every publish that the next poll does not see
  * raises it. */
 uint32_t cl_sleeper_announce(cl_cursors *cursors);
+/* Sleeps on `append_signal` until it differs from `seen`. An appender wakes one sleeper, which
+ * wakes the others: the appender's time does not depend on their number. */
+void cl_sleeper_wait(cl_cursors *cursors, uint32_t seen, int64_t timeout_ns);
 /* Whether a read may find a record, or may resolve a claim or a gap. */
 bool cl_reader_news(const cl_reader *reader);
 

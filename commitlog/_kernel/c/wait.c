@@ -12,10 +12,14 @@
 #define GAP_CALM 64u
 #define LOOKS_PER_CLOCK 32u
 
+static inline uint64_t position_of(const cl_reader *reader) {
+    return reader->segment->base + reader->offset;
+}
+
 /* Whether the last read found an unpublished claim or a gap here. The reader must read again soon,
  * because reads resolve it. */
 static bool is_held_up(const cl_reader *reader) {
-    return reader->watch->position == reader->segment->base + reader->offset;
+    return reader->watch->position == position_of(reader);
 }
 
 /* Whether a read may find a record. Only this function reads the cache line that a writer is about
@@ -25,7 +29,7 @@ static inline bool has_news(const cl_reader *reader) {
     if (reader->offset >= segment->size) {
         return false; /* the record is in the next segment's file, which the caller opens */
     }
-    if (reader->watermark != NULL && cl_load(reader->watermark) <= segment->base + reader->offset) {
+    if (reader->watermark != NULL && cl_load(reader->watermark) <= position_of(reader)) {
         return false;
     }
     if (reader->from_buffer) {
@@ -34,7 +38,7 @@ static inline bool has_news(const cl_reader *reader) {
         const cl_log *log = reader->log;
         const uint64_t *tail = cl_log_tail(log);
         return !is_held_up(reader) && tail != NULL &&
-               cl_log_position(log, cl_load(tail)) > segment->base + reader->offset;
+               cl_log_position(log, cl_load(tail)) > position_of(reader);
     }
     return cl_cell_published(cl_load((const uint64_t *)(segment->map + reader->offset)));
 }
@@ -98,14 +102,26 @@ uint32_t cl_sleeper_announce(cl_cursors *cursors) {
 
 bool cl_reader_news(const cl_reader *reader) { return is_held_up(reader) || has_news(reader); }
 
+void cl_sleeper_wait(cl_cursors *cursors, uint32_t seen, int64_t timeout_ns) {
+    uint32_t *signal = (uint32_t *)&cursors->append_signal.value;
+    cl_futex_wait(signal, seen, timeout_ns);
+    if (cl_load32(signal) != seen) {
+        cl_futex_wake_all(signal);
+    }
+}
+
 static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
     cl_cursors *cursors = reader->log->cursors;
-    bool bounded = reader->watermark != NULL;
-    uint32_t *signal =
-        bounded ? reader->watermark_signal : (uint32_t *)&cursors->append_signal.value;
-    uint32_t seen = bounded ? cl_load32(signal) : cl_sleeper_announce(cursors);
+    if (reader->watermark != NULL) {
+        uint32_t seen = cl_load32(reader->watermark_signal);
+        if (!has_news(reader)) {
+            cl_futex_wait(reader->watermark_signal, seen, budget_ns);
+        }
+        return;
+    }
+    uint32_t seen = cl_sleeper_announce(cursors);
     if (!has_news(reader)) {
-        cl_futex_wait(signal, seen, budget_ns);
+        cl_sleeper_wait(cursors, seen, budget_ns);
     }
 }
 
@@ -125,9 +141,26 @@ static void idle_round(cl_idle idle, uint32_t round, int64_t *nap_ns) {
     }
 }
 
+/* Polls, with longer and longer pauses; true if there is news. With `sleeps`, ends at the longest
+ * pause: the caller sleeps on the futex then. */
+static bool poll_for_news(cl_reader *reader, cl_idle idle, bool sleeps, int64_t deadline_ns) {
+    bool rested = idle == CL_IDLE_BACKOFF && reader->rested == position_of(reader);
+    int64_t nap_ns = rested ? CL_NAP_LONGEST_NS : CL_NAP_FIRST_NS;
+    for (uint32_t round = rested ? CL_BACKOFF_YIELDS : 0; !has_news(reader); round++) {
+        /* Reading the clock takes as long as several polls of the cell. */
+        if (((idle != CL_IDLE_SPIN || round % LOOKS_PER_CLOCK == 0) &&
+             cl_clock_monotonic_ns() >= deadline_ns) ||
+            (sleeps && nap_ns == CL_NAP_LONGEST_NS)) {
+            return false;
+        }
+        idle_round(idle, round, &nap_ns);
+    }
+    return true;
+}
+
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
-    int64_t nap_ns = CL_NAP_FIRST_NS;
-    if (is_held_up(reader)) {
+    bool held_up = is_held_up(reader);
+    if (held_up) {
         /* The next read probes whether the owner lives, once the claim is CL_PROBE_AFTER_NS old.
          * For a live owner's claim, one read a millisecond is enough. */
         int64_t soon_ns =
@@ -135,20 +168,23 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
         budget_ns = budget_ns < soon_ns ? budget_ns : soon_ns;
     }
     int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
-    if (idle == CL_IDLE_BLOCK && reader->from_buffer) {
-        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes readers only after the commit */
+    /* A pooled log's writer wakes readers only after the commit. */
+    bool wakes = reader->announces && !reader->from_buffer;
+    if (idle == CL_IDLE_BLOCK && !wakes) {
+        idle = CL_IDLE_BACKOFF;
     }
-    if (idle == CL_IDLE_BLOCK && !has_news(reader)) {
-        wait_blocked(reader, budget_ns);
-        return has_news(reader);
+    bool sleeps = wakes && idle == CL_IDLE_BACKOFF && !held_up;
+    if (idle != CL_IDLE_BLOCK && poll_for_news(reader, idle, sleeps, deadline_ns)) {
+        return true;
     }
-    for (uint32_t round = 0; !has_news(reader); round++) {
-        /* Reading the clock takes as long as several polls of the cell. */
-        if ((idle != CL_IDLE_SPIN || round % LOOKS_PER_CLOCK == 0) &&
-            cl_clock_monotonic_ns() >= deadline_ns) {
-            return false;
-        }
-        idle_round(idle, round, &nap_ns);
+    int64_t left_ns = deadline_ns - cl_clock_monotonic_ns();
+    if ((sleeps || idle == CL_IDLE_BLOCK) && left_ns > 0 && !has_news(reader)) {
+        wait_blocked(reader, left_ns);
     }
-    return true;
+    if (has_news(reader)) {
+        return true;
+    }
+    /* A short wait has not come to the longest pause. */
+    reader->rested = held_up || budget_ns < 2 * CL_NAP_LONGEST_NS ? 0 : position_of(reader);
+    return false;
 }
