@@ -2,6 +2,7 @@
 # decides its policy.
 
 cdef int64_t LOOK_INTERVAL_NS = 1_000_000
+cdef double FIND_TIMEOUT_S = 1.0  # for another thread that finds the cursors
 
 
 @cython.no_gc_clear  # methods called while the collector breaks a cycle find all attributes
@@ -105,13 +106,32 @@ cdef class Core:
             self.leave()
 
     cdef int look(self) except -1:
-        """If there are no live cursors, or `asks`, ask the policy, at most once an interval."""
+        """If there are no live cursors, or `asks`, ask the policy, at most once an interval. Raise
+        if the log was cut.
+        """
         cdef int64_t now_ns
         if not self.cursors.shared or self.asks:
             now_ns = cl_clock_monotonic_ns()
             if now_ns - self.looked_ns >= LOOK_INTERVAL_NS:
                 self.looked_ns = now_ns
                 self.policy.find_cursors()
+        return self.raise_cut()
+
+    @property
+    def is_cut(self):
+        """Whether the log was cut at a fork since this handle opened it."""
+        return cl_load(&self.cursors.cells.cut.value) != 0
+
+    def check_cut(self):
+        """Raise `FencedError` if the log was cut at a fork since this handle opened it."""
+        if not self.cursors.shared:
+            self.policy.adopt_cursors(FIND_TIMEOUT_S)
+        self.raise_cut()
+
+    cdef int raise_cut(self) except -1:
+        cdef uint64_t cut = cl_load(&self.cursors.cells.cut.value)
+        if cut != 0:
+            raise log_was_cut(self.path, cut - 1)
         return 0
 
     cdef object failed_with(self, int code, int cause, position):

@@ -32,14 +32,14 @@ cdef extern from *:
     static const size_t cl_cells_at[] = {
         CL_AT(state), CL_AT(appended), CL_AT(committed), CL_AT(flushed), CL_AT(failed),
         CL_AT(flusher), CL_AT(waiters), CL_AT(append_signal), CL_AT(rolled_back), CL_AT(required),
-        CL_AT(replicated), CL_AT(copied), CL_AT(flush_wanted),
+        CL_AT(replicated), CL_AT(copied), CL_AT(flush_wanted), CL_AT(cut), CL_AT(cuts),
     };
     """
-    const size_t cl_cells_at[13]
+    const size_t cl_cells_at[15]
 
 cdef tuple CELL_NAMES = (  # in the order of `cl_cells_at`
     "state", "appended", "committed", "flushed", "failed", "flusher", "waiters", "append_signal",
-    "rolled_back", "required", "replicated", "copied", "flush_wanted",
+    "rolled_back", "required", "replicated", "copied", "flush_wanted", "cut", "cuts",
 )
 cdef dict CELLS = {name: cl_cells_at[index] for index, name in enumerate(CELL_NAMES)}
 
@@ -137,7 +137,7 @@ cdef class Cursors:
 
     def rebuild(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
         """Write a fresh identity over the whole file, in place, in the state RECOVERING. Slot
-        generations continue to count.
+        generations continue to count, and so do the cuts of this boot.
         """
         cdef cl_cursors *cells = self.cells
         cdef uint32_t generations[CL_CURSORS_SLOTS]
@@ -145,13 +145,17 @@ cdef class Cursors:
         cdef const uint8_t *log_bytes = uuid_of(log_uuid)
         cdef const uint8_t *boot_bytes = uuid_of(boot_id)
         cdef bint known = cells.magic == CL_CURSORS_MAGIC and cells.slot_count == CL_CURSORS_SLOTS
+        cdef uint64_t cuts = 0
         for index in range(CL_CURSORS_SLOTS):
             generations[index] = cells.slots[index].generation if known else 0
+        if known and <bytes>(<char *>cells.boot_id)[:CL_UUID_SIZE] == boot_id:
+            cuts = cells.cuts.value + (cells.cut.value != 0)
         cl_store(&cells.magic, 0)
         memset(<char *>cells + sizeof(cells.magic), 0, CL_CURSORS_SIZE - sizeof(cells.magic))
         for index in range(CL_CURSORS_SLOTS):
             cells.slots[index].generation = generations[index]
         cells.state.value = CL_STATE_RECOVERING
+        cells.cuts.value = cuts
         cells.version = CL_CURSORS_VERSION
         cells.size = CL_CURSORS_SIZE
         cells.slot_count = CL_CURSORS_SLOTS

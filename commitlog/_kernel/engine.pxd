@@ -44,6 +44,7 @@ cdef class Core:
     cdef void pause_native(self) noexcept
     cdef void resume_native(self) noexcept
     cdef int look(self) except -1
+    cdef int raise_cut(self) except -1
     cpdef ask_for_flush(self)
     cdef object failed_with(self, int code, int cause, position)
 

@@ -24,7 +24,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t, uint
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from commitlog._kernel.failure import failure
+from commitlog._kernel.failure import failure, log_was_cut
 from commitlog._kernel.kernel cimport *
 from commitlog._kernel.memory cimport Cursors, Memory, uuid_of
 from commitlog._kernel.segments cimport Segment

@@ -171,3 +171,13 @@ def failure(
         )
     kind, sentence = _SENTENCES.get(code, (IOFailureError, f"unexpected kernel code {code}"))
     return kind(sentence, path=path, position=position)
+
+
+def log_was_cut(path: str, position: int) -> FencedError:
+    """Return the error of a handle whose log was cut at a fork; position 0: not known."""
+    return FencedError(
+        "the log was cut after this handle had opened it: records that it had are not those of the "
+        "primary that it follows now, and were saved to `<segment>.fork`; open the log again",
+        path=path,
+        position=position or None,
+    )

@@ -114,7 +114,7 @@ cdef extern from "cursors.h":
         cl_line state, tail, appended, committed, flushed, failed
         cl_line flusher, flush_signal, waiters, append_signal, rolled_back
         cl_line required, flush_wanted, allocated, replicated, replicated_signal
-        cl_line copied
+        cl_line copied, cut, cuts
         cl_slot slots[CL_CURSORS_SLOTS]
     ctypedef struct cl_slot_fds:
         int lock

@@ -315,8 +315,9 @@ class CopyWriter:
         self._number, self._offset = divmod(position, self._size)
         self._durable = position
         self._unmark()  # a recovery begins here from now on
-        # Its watermarks are too high: readers that open the log take the end from its files.
+        # Open readers stay behind with these; new ones take the end from the log's files.
         self._cursors["state"] = STATE_NONE
+        self._cursors["cut"] = position + 1
         failpoint("fork found")
         numbers, location = self._directory.segment_numbers(), Location(self._number, self._offset)
         found = find_cut(self._directory, numbers, location)

@@ -23,7 +23,7 @@ class OpenLog(LogParts):
     """The parts of an open log, and the engine's policy: what the kernel cannot decide.
 
     The engine calls `roll_from`, `grow`, `meet_cycle`, `hold_back`, `count_records`, `adopt`,
-    `find_cursors` and `release_files`, with the interpreter's lock held.
+    `find_cursors`, `adopt_cursors` and `release_files`, with the interpreter's lock held.
 
     Attributes
     ----------

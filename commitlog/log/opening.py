@@ -8,6 +8,7 @@ import os
 
 from commitlog._kernel import memory as kernel
 from commitlog.base.boot import boot_id
+from commitlog.base.failpoint import failpoint
 from commitlog.base.file_system import check_file_system
 from commitlog.base.path import make_directory, open_directory, sync_directory
 from commitlog.base.polling import attempts
@@ -33,6 +34,7 @@ from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import Holder, LockFile, new_holder
 from commitlog.source.source_registry import source_kind
+from commitlog.tail import tailer_file
 
 _logger = logging.getLogger("commitlog")
 
@@ -236,6 +238,7 @@ def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> 
     boot = boot_id()
     before = lock_file.read()
     same_place = before.boot_id == boot.hex() and before.inode == inode
+    _leave_readers(directory)
     file = cursors_file.open_writable(directory.fd, identity)
     if not file.usable:
         file.cells.rebuild(identity.uuid, boot, file.inode, identity.segment_size)
@@ -268,6 +271,17 @@ def _recover(directory: LogDirectory, options: Options, lock_file: LockFile) -> 
         end=recovered.end,
         checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
+
+
+def _leave_readers(directory: LogDirectory) -> None:
+    """If the log was cut at a fork, leave its open readers behind, with the files of before: what
+    they read next may be other records.
+    """
+    if cursors_file.is_cut(directory.fd, directory.identity):
+        tailer_file.replace_files(directory)
+        # Last: a kill before leaves the file of before, which has it all done again.
+        cursors_file.replace(directory.fd)
+        failpoint("cursors replaced")
 
 
 def _report(path: str, recovered: Recovered) -> None:

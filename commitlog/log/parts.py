@@ -190,9 +190,17 @@ class LogParts:
         self.engine.watch_slots(*self.slot_lock.descriptors)
 
     def find_cursors(self) -> None:
-        """Continue with the cursors that a writer made after this reader was opened, if any."""
+        """Continue with the cursors that a writer made after this reader was opened, if any; raise
+        if the source of the log is out of reach.
+        """
         self.directory.check()
-        with self.finding.entered(timeout_s=0) as entry:
+        self.adopt_cursors()
+
+    def adopt_cursors(self, timeout_s: float = 0.0) -> None:
+        """As `find_cursors`, for what is in the directory; wait so long for another thread that
+        does so.
+        """
+        with self.finding.entered(timeout_s) as entry:
             if entry is not Entry.ENTERED:
                 return  # another thread does so now, or closes the log
             # Out of descriptors or memory: the next poll tries again. Or a signal handler has
@@ -208,6 +216,9 @@ class LogParts:
             return
         live = cursors_file.find(self.directory.fd, self.identity)
         if live is not None and live.ready:
+            if live.cells["cuts"] != cursors["cuts"]:
+                cursors["cut"] = 1  # at a position that is not known
+                return
             cursors.become(live.cells)
             self.watch_slots()
             # That writer has recovered the log.

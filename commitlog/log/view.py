@@ -115,14 +115,18 @@ class LogView:
         return self._parts.identity
 
     def check_open(self) -> None:
-        """Raise `ClosedError` if the log was closed."""
+        """Raise `ClosedError` if the log was closed, `FencedError` if it was cut at a fork."""
         self._parts.check_open()
+        self._parts.engine.check_cut()
 
     def is_at(self, path: str) -> bool:
         """Return whether a path still leads to this log, and not to another one or to none.
 
-        An open log keeps its directory's inode, so that a later directory has another one.
+        An open log keeps its directory's inode, so that a later directory has another one. A log
+        that was cut at a fork is another one for handles of before.
         """
+        if self.is_cut:
+            return False
         try:
             fd = open_directory(path)
         except (FileNotFoundError, NotALogError):
@@ -137,6 +141,13 @@ class LogView:
             )
         finally:
             os.close(fd)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log was cut at a fork since it was opened here: positions and segments raise
+        `FencedError` then.
+        """
+        return self._parts.engine.is_cut
 
     def fail_replaced(self) -> None:
         """Fail the log for all processes, because another log or writer has taken its place: each

@@ -4,8 +4,9 @@ The order makes a kill at any step safe: a cut first saves the valid frames dura
 segments from the last one down, so that the numbering never has a gap, and zeroes last. Run again,
 it ends at the same place.
 
-A fork, the records of a log beside those of a later epoch, is cut in the same way and saved to
-`<segment>.fork`.
+A fork, the records of a log beside those of a later epoch, is saved to `<segment>.fork`. Its
+records were valid, and programs may have the segment open. So it is not zeroed: a new file with
+what stays takes its place, and the old file does not change any more.
 
 A `.cut` or `.fork` file has the layout of its segment: the header, a hole for the part that stays
 in the log, and the bytes at their original offsets, so that their CRCs still fit.
@@ -13,10 +14,12 @@ in the log, and the bytes at their original offsets, so that their CRCs still fi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
@@ -88,7 +91,7 @@ def _is_dirty(directory: LogDirectory, end: Location) -> bool:
 
 
 def take_out(directory: LogDirectory, cut: Cut, suffix: str = TORN) -> Taken:
-    """Save, remove and zero, durably, in this order."""
+    """Save, remove, and zero or replace, durably, in this order."""
     saved: list[str] = []
     stop = _save(directory, cut.location, saved, suffix) if cut.dirty else cut.location.offset
     cut_range = None
@@ -99,17 +102,18 @@ def take_out(directory: LogDirectory, cut: Cut, suffix: str = TORN) -> Taken:
             (number + 1) * directory.segment_size,
         )
     failpoint("frames saved")
-    for number in sorted(cut.later + cut.blank, reverse=True):
-        directory.remove_segment(number)
-        failpoint("segment removed")
-    if cut.dirty:
-        stop = max(stop, _zero(directory, cut.location))
-        directory.remove_index(cut.location.number)
-        if cut_range is None and stop > cut.location.offset:
-            cut_range = (
-                cut.location.position(directory.segment_size),
-                cut.location.number * directory.segment_size + stop,
-            )
+    with _rest_prepared(directory, cut, suffix) as remove_rest:
+        for number in sorted(cut.later + cut.blank, reverse=True):
+            directory.remove_segment(number)
+            failpoint("segment removed")
+        if cut.dirty:
+            stop = max(stop, remove_rest())
+            directory.remove_index(cut.location.number)
+            if cut_range is None and stop > cut.location.offset:
+                cut_range = (
+                    cut.location.position(directory.segment_size),
+                    cut.location.number * directory.segment_size + stop,
+                )
     directory.sync()
     failpoint("rest zeroed")
     if cut_range is not None:
@@ -126,6 +130,35 @@ def take_out(directory: LogDirectory, cut: Cut, suffix: str = TORN) -> Taken:
             kept,
         )
     return cut_range, saved[0] if saved else None
+
+
+@contextlib.contextmanager
+def _rest_prepared(directory: LogDirectory, cut: Cut, suffix: str) -> Iterator[Callable[[], int]]:
+    """Prepare the removal of what follows the end in its segment, as far as the disk may be full
+    then. Yield what does it, and returns the end of what was there, as far as that was looked for.
+    """
+    if suffix != FORK or not cut.dirty:
+        yield partial(_zero, directory, cut.location)
+        return
+    number, end = cut.location
+    name = segment_name(number * directory.segment_size)
+    with (
+        directory.opened_segment(number) as segment,
+        translate_errors(segment.path, "copy what stays of the segment"),
+        temporary_file(directory.fd, name) as (fd, temporary),
+    ):
+        os.posix_fallocate(fd, 0, segment.size)
+        _copy(segment, fd, (0, SEAL_AT), (SEAL_AT + SEAL_SIZE, end))
+        os.fsync(fd)
+        failpoint("start of the segment copied")
+
+        def replace() -> int:
+            directory.remove_index(number)  # of the frames in the old file
+            os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+            failpoint("segment replaced")
+            return end
+
+        yield replace
 
 
 def _save(directory: LogDirectory, start: Location, saved: list[str], suffix: str) -> int:
@@ -191,11 +224,15 @@ def _write_copy(
         translate_errors(segment.path, "save the frames that must be cut off"),
         temporary_file(directory.fd, name) as (fd, temporary),
     ):
-        write_whole(fd, segment.read(0, HEADER_SIZE), 0)
-        for at in range(start, end, _CHUNK):
-            write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
+        _copy(segment, fd, (0, HEADER_SIZE), (start, end))
         os.fsync(fd)
     return _put_aside(directory, temporary, name, suffix)
+
+
+def _copy(segment: Segment, fd: int, *ranges: tuple[int, int]) -> None:
+    for start, stop in ranges:
+        for at in range(start, stop, _CHUNK):
+            write_whole(fd, segment.read(at, min(_CHUNK, stop - at)), at)
 
 
 def _zero(directory: LogDirectory, start: Location) -> int:

@@ -12,7 +12,8 @@ from commitlog._kernel.memory import Cursors
 from commitlog.base.boot import boot_id
 from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held
 from commitlog.base.process import describe_process, is_foreign, process_name
-from commitlog.base.regular_file import open_regular, opened_regular
+from commitlog.base.regular_file import open_regular, opened_regular, read_range, write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import IOFailureError
 from commitlog.segment import lock_file
 from commitlog.segment.identity import Identity
@@ -53,14 +54,32 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
     return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
 
 
-def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for a reader, writable if permitted. An unusable file gives a stand-in."""
+def is_cut(dir_fd: int, identity: Identity) -> bool:
+    """Return whether the log was cut at a fork, and still has the file of before."""
     found = find(dir_fd, identity)
-    return (
-        found
-        if found is not None and found.ready
-        else CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
-    )
+    return found is not None and found.usable and found.cells["cut"] != 0
+
+
+def replace(dir_fd: int) -> None:
+    """Put a copy of the file in its place: handles that have it open stay behind."""
+    with opened_regular(NAME, dir_fd=dir_fd) as fd:
+        content = read_range(fd, kernel.CURSORS_SIZE, 0)
+    with temporary_file(dir_fd, NAME) as (fd, temporary):
+        write_whole(fd, content, 0)
+        os.rename(temporary, NAME, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+
+def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
+    """Map the file for a reader, writable if permitted. An unusable file gives a stand-in, which
+    knows the number of cuts at forks: another one means that the reader has other segments.
+    """
+    found = find(dir_fd, identity)
+    if found is not None and found.ready:
+        return found
+    cells = Cursors(-1, True)
+    if found is not None and found.usable:
+        cells["cuts"] = found.cells["cuts"]
+    return CursorsFile(cells=cells, usable=False, inode=0)
 
 
 def find(dir_fd: int, identity: Identity) -> CursorsFile | None:

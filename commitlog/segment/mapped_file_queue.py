@@ -177,10 +177,12 @@ class MappedFileQueue:
 
     def get(self, number: int) -> MappedFile:
         """Return the segment with that number, and map it if necessary; if there is none, raise
-        `PositionError`.
+        `PositionError`; if the log was cut at a fork meanwhile, `FencedError`.
         """
         self._check_open()
-        return self._files.get(number) or self._map(number)
+        file = self._files.get(number) or self._map(number)
+        self.core.check_cut()  # after the file was opened by its name: it may be a new one
+        return file
 
     def _map(self, number: int) -> MappedFile:
         """Map a segment; if another thread has mapped it meanwhile, return its file."""

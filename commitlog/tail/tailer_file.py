@@ -16,11 +16,15 @@ from collections.abc import Callable, Iterator
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
+from commitlog.base.path import translate_errors
 from commitlog.base.process import pid_namespace
+from commitlog.base.regular_file import write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.base.units import Duration
 from commitlog.errors import CommitLogError, InUseError, IOFailureError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.new_file import put_new_file
+from commitlog.tail import tailer_folder
 from commitlog.tail.tailer_folder import (
     TailerLock,
     TailerLockedError,
@@ -271,6 +275,30 @@ def cut_back(directory: LogDirectory, end: int) -> None:
     for state in states(directory):
         if state.position is not None and state.position > end:
             _move(directory, state, end, "to the log's end")
+
+
+def replace_files(directory: LogDirectory) -> None:
+    """Put a copy of each tailer's file in its place. Requires the log's exclusive lock.
+
+    Tailers that are open stay behind with the old files: they read the log as it was before a cut.
+    """
+    for name in tailer_folder.names(directory):
+        with (
+            contextlib.suppress(DamagedPageError, FileNotFoundError),
+            translate_errors(tailer_path(directory, name), "replace the file of a tailer"),
+            opened_folder(directory) as folder_fd,
+        ):
+            _replace_file(directory, folder_fd, name)
+
+
+def _replace_file(directory: LogDirectory, folder_fd: int, name: str) -> None:
+    content = _map(directory, folder_fd, name).content()
+    with temporary_file(folder_fd, name) as (fd, temporary):
+        write_whole(fd, content, 0)
+        os.fsync(fd)
+        os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+    failpoint("tailer replaced")
+    os.fsync(folder_fd)
 
 
 def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:

@@ -167,6 +167,24 @@ def test_cut_that_fails_leaves_no_clean_mark(source: Source, writer: CopyWriter)
     assert not left.clean
 
 
+def test_cut_without_room_changes_nothing(source: Source, writer: CopyWriter) -> None:
+    source.copy(writer)
+    known = records(writer.path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Enough for what is saved of the fork, and not for the start of its segment.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SEGMENT - 1, limits[1]))
+    try:
+        with pytest.raises(CommitLogError, match="copy what stays of the segment"):
+            writer.cut(source.pieces[-1][0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.close()
+    assert records(writer.path) == known
+    assert verify(writer.path).sound
+    with closing(LockedLog.open(str(writer.path)).writer()) as again:
+        assert again.end == source.end
+
+
 # --- what does not fit ----------------------------------------------------------------------------
 
 

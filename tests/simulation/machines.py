@@ -137,7 +137,6 @@ class Machines:
             {} if disks is None else disks.moved
         )  # of what a snapshot brought back, as they were
         self.seen: list[str] = []
-        self.on_cut: Callable[[Machine], object] = id  # gets a machine whose log is cut at a fork
 
     # --- processes --------------------------------------------------------------------------------
 
@@ -172,8 +171,6 @@ class Machines:
         process = self.world.current.process
         self.steps[name] = self.steps.get(name, 0) + 1
         self.places.add((self.event, process.machine.role, name))
-        if name == "fork found":
-            self.on_cut(process.machine)
         if process.dies_in:
             process.dies_in -= 1
             if process.dies_in == 0:

@@ -32,8 +32,6 @@ class Readers:
         self._oracle = oracle
         self._violate = violate
         self._far = Machine("reader", "10.0.0.98", machines.folder / "reader")
-        # A handle that is open while its log is cut may go on behind the cut: not checked.
-        machines.on_cut = self.end
         self._local: dict[str, list[Process]] = {}  # by machine
         self._away: list[Process] = []
         self.records = 0

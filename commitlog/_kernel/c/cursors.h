@@ -70,7 +70,10 @@ typedef struct {
     cl_line replicated_signal; /* futex: raised when `replicated` or `copied` moves */
     cl_line copied; /* likewise a position, which may be beyond `flushed`; the server of the log
                        raises it, and appends wait for it */
-    uint8_t more_cells[4096 - 17 * CL_CURSORS_LINE];
+    cl_line cut; /* a position, plus 1: the log was cut there at a fork, and goes on with another
+                    `cursors` file. Handles that map this one show the log as it was. 0: no */
+    cl_line cuts; /* how many such cuts there were since the machine started */
+    uint8_t more_cells[4096 - 19 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
     uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];

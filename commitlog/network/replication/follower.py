@@ -319,8 +319,13 @@ class Follower:
         )
         found = meets(self._replica)
         if isinstance(found, Cut):
-            self._cut_and_reopen(found.position)
-            found = meets(self._replica)
+            try:
+                self._cut_and_reopen(found.position)
+                found = meets(self._replica)
+            finally:
+                # Last: before it has the new epoch, the copy would seem to have lost records.
+                if self._server is not None:
+                    self._server._reopen()
         return found is None
 
     def _cut_and_reopen(self, position: int) -> None:
@@ -336,8 +341,6 @@ class Follower:
             replica.cut(position)
             replica.close()
         self._replica = Replica(replica.log.path)
-        if self._server is not None:
-            self._server._reopen()
 
     def _copy(self) -> None:
         replica = self._replica

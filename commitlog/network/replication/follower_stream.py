@@ -56,6 +56,7 @@ class FollowerStream:
 
     def __init__(self, served: Served, content: dict[str, Any]) -> None:
         self._served = served
+        self._view = served.view
         self._acknowledged = served.acknowledged
         self._name = wire.name_of(content, _FOLLOWER)
         self._member = str(content.get("member", ""))
@@ -99,7 +100,8 @@ class FollowerStream:
             if self._error is not None:
                 raise self._error
         except CommitLogError as error:
-            channel.send(refusal(error))
+            # A log that was cut meanwhile is opened again, and the follower connects again.
+            channel.send(END if self._view.is_cut else refusal(error))
         except OSError:
             pass  # the follower is gone
         else:

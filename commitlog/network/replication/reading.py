@@ -123,6 +123,7 @@ class Reading:
         try:
             with self._view.opened_file(number) as fd:
                 content = read_range(fd, stop - start, offset)
+            self._view.check_open()  # the name may be that of another file by now
         except FileNotFoundError:
             content = b""
         if not content:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from commitlog.base.host import host
-from commitlog.errors import CommitLogError
+from commitlog.errors import CommitLogError, FencedError
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
 from commitlog.network.remote.channel import SILENCE_S, Channel
@@ -99,7 +99,24 @@ class Sessions:
                 by_token=True,
             )
         served = self._log_of(content, permit, follow=not reads)
+        view = served.view
         is_allowed = self._still_allowed(content, served, follow=not reads)
+        try:
+            self._execute(channel, served, content, permit, is_allowed)
+        except FencedError as error:
+            if view.is_cut:  # since it was found: it is opened again
+                raise _BusyError(str(error)) from error
+            raise
+
+    def _execute(
+        self,
+        channel: Channel,
+        served: Served,
+        content: dict[str, Any],
+        permit: Permit,
+        is_allowed: Callable[[], bool],
+    ) -> None:
+        action = str(content.get("action"))
         if action == "follow":
             with _room(self._followers, f"{_FOLLOWERS_LIMIT} followers"):
                 stream = FollowerStream(served, content)
