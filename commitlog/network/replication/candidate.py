@@ -1,9 +1,9 @@
 """Candidate: the decisions of a promotion, as a state machine without I/O.
 
 Events go in, actions come out; `promotion` executes them. First all other logs are asked what they
-have (`Described`), and nothing is changed. Then they are asked to promise the epoch (`Promised`).
-What only another log has is copied from it (`CaughtUp`). Then the epoch begins, or the promises are
-withdrawn.
+have (`Described`), and nothing is changed. Then they are asked to promise the epoch (`Promised`),
+and what they have is compared with the own log (`Compared`). What only another log has is copied
+from it (`CaughtUp`). Then the epoch begins, or the promises are withdrawn.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from commitlog.network.replication.promotion_steps import (
     Begin,
     CatchUp,
     CaughtUp,
+    Compare,
+    Compared,
     Described,
     Doubt,
     Event,
@@ -78,6 +80,9 @@ class Candidate:
         self._rule = _Rule(1, 0, 1)
         self._uncaught = ""
         self._has_asked = False
+        self._can_catch_up = False
+        self._compared: dict[str, int] = {}  # up to where a log has the same frames
+        self._differs = False
 
     def on(self, event: Event) -> Action:
         """Return what to do after an event; raise `InvalidOptionError` if two URLs name one log, or
@@ -88,6 +93,8 @@ class Candidate:
                 return self._on_described(event)
             case Promised():
                 return self._on_promised(event)
+            case Compared():
+                return self._on_compared(event)
             case CaughtUp():
                 self._own, self._uncaught = event.own, event.problem or self._uncaught
                 return self._decide(can_catch_up=not event.problem)
@@ -133,11 +140,28 @@ class Candidate:
                     )
         return self._decide(can_catch_up=True)
 
+    def _on_compared(self, event: Compared) -> Action:
+        for url, found in event.answers.items():
+            if isinstance(found, str):
+                self._problems[url] = found
+            elif found is not None:
+                self._differs = True
+                self._problems[url] = (
+                    f"it has other records than this log from position {found} on, and the same "
+                    "epochs: one of the two was restored from a backup or is a clone. Promote the "
+                    "log that is right"
+                )
+        return self._decide(can_catch_up=self._can_catch_up)
+
     # --- decisions --------------------------------------------------------------------------------
 
     def _decide(self, *, can_catch_up: bool) -> Action:
+        self._can_catch_up = can_catch_up
         found = self._doubts(can_catch_up=can_catch_up)
-        if can_catch_up and (url := self._ahead_in_epoch()) and self._may_catch_up(found):
+        if self._has_asked and self._may_go_on(found) and (ends := self._uncompared()):
+            self._compared |= ends
+            return Compare(ends)
+        if can_catch_up and (url := self._ahead_in_epoch()) and self._may_go_on(found):
             return CatchUp(url, self._standings[url].position)
         if self._refused(found):
             return self._refusal(found)
@@ -150,9 +174,22 @@ class Candidate:
         )
         return Begin(new, "; ".join(found.values()), self._told("begun"))
 
-    def _may_catch_up(self, found: Mapping[Doubt, str]) -> bool:
+    def _may_go_on(self, found: Mapping[Doubt, str]) -> bool:
         """Whether nothing refuses the promotion but what the log can still get."""
         return not set(self._refused(found)) - {"store"}
+
+    def _uncompared(self) -> dict[str, int]:
+        """Return the logs with frames that were not compared yet, and up to where both have them,
+        in epochs that both know.
+        """
+        own, ends = self._own, {}
+        for url, answer in self._answers.items():
+            parted = own.lineage.parted(answer.lineage)
+            both = min(own.standing.position, self._standings[url].position)
+            end = both if parted is None else min(both, parted)
+            if url not in self._problems and end > self._compared.get(url, 0):
+                ends[url] = end
+        return ends
 
     def _refused(self, found: Mapping[Doubt, str]) -> list[Doubt]:
         return [name for name in found if name not in self._wanted.waived]
@@ -179,14 +216,16 @@ class Candidate:
         """Return that fewer logs than are needed have answered, or an empty text."""
         urls, rule = self._wanted.urls, self._rule
         promise = 1 + len([url for url in urls if url not in self._problems])
-        if promise >= rule.needed:
+        # If a log has other records, this one may be the wrong one, as if it were restored.
+        needed = rule.needed + (self._differs and not self._own.restored)
+        if promise >= needed:
             return ""
         problems = [f"{url}: {self._problems[url]}" for url in urls if url in self._problems]
         names = [each.name for each in self._members() if each.name]
         listed = f", among them {', '.join(names)}" if names else ""
         counted = f"; the log counts {rule.logs - 1} copies{listed}"
         return (
-            f"{promise} of {rule.needed} copies that are needed promise the epoch, so acknowledged "
+            f"{promise} of {needed} copies that are needed promise the epoch, so acknowledged "
             "records that only the others have would be lost, and the old primary could go on "
             f"acknowledging ({'; '.join(problems) or 'name all of them'}{counted}: if some of them "
             "are gone for good, say how many are left with copies=, --copies)"

@@ -20,16 +20,24 @@ Ask = Callable[[list[tuple[int, int]]], list[Digest | None]]
 
 
 def first_difference(
-    own: Digests, ask: Ask, numbers: list[int], end: int, segment_size: int
+    own: Digests,
+    ask: Ask,
+    numbers: list[int],
+    end: int,
+    segment_size: int,
+    *,
+    before: int | None = None,
 ) -> int | None:
     """Return the position of the first frame of a copy, which ends at `end`, that the other log
     does not have; None if there is none.
 
     Logs that once differ never become equal again: each frame has its time, and each segment that
-    was created afterwards another id. So the last segments are compared, frame for frame, and those
-    before them are not. A segment that the other log has deleted is left out.
+    was created afterwards another id. So the last segment is compared, frame for frame, with the
+    one `before` it, or with so many bytes, and earlier ones are not. A segment that the other log
+    has deleted is left out.
     """
-    for batch in _batches(numbers, end, segment_size):
+    before = _COMPARED_BYTES if before is None else before
+    for batch in _batches(numbers, end, segment_size, before):
         found = [(number, own.of(number, stop)) for number, stop in batch]
         wanted = [(number, mine) for number, mine in found if mine and mine[0] > HEADER_SIZE]
         theirs = ask([(number, stop) for number, (stop, _) in wanted]) if wanted else []
@@ -39,10 +47,26 @@ def first_difference(
     return None
 
 
-def _batches(numbers: list[int], end: int, segment_size: int) -> Iterator[list[tuple[int, int]]]:
+def parted_below(
+    own: Digests, ask: Ask, numbers: list[int], end: int, segment_size: int
+) -> int | None:
+    """Return the position of the first frame that two logs do not have in common below the end of
+    the shorter one, in its last segments; None if there is none.
+    """
+    number, offset = divmod(end, segment_size)
+    mine = own.of(number, offset) if offset > HEADER_SIZE and number in numbers else None
+    found = first_difference(own, ask, numbers, end, segment_size, before=0)
+    if found is None and mine is not None and mine[0] < offset:
+        return number * segment_size + mine[0]  # the own frame goes on behind the other log's end
+    return found
+
+
+def _batches(
+    numbers: list[int], end: int, segment_size: int, before: int
+) -> Iterator[list[tuple[int, int]]]:
     """Yield segments with offsets to compare them at, each time as many as one request takes."""
     last, offset = divmod(end, segment_size)
-    first = last - max(_COMPARED_BYTES // segment_size, 1)
+    first = last - max(before // segment_size, 1)
     batch: list[tuple[int, int]] = []
     size = 0
     for number in numbers:

@@ -28,6 +28,8 @@ from commitlog.network.replication.promotion_steps import (
     Begin,
     CatchUp,
     CaughtUp,
+    Compare,
+    Compared,
     Described,
     Doubt,
     Own,
@@ -111,8 +113,9 @@ def promote(
     LogLockedError
         A follower or a writer has it open.
     ReplicationError
-        Too few copies promise the epoch, or one of them, or the store, has records that this one
-        lacks and cannot get. The log is not promoted, and the promises are withdrawn.
+        Too few copies promise the epoch and have the same records, or one of them, or the store,
+        has records that this one lacks and cannot get. The log is not promoted, and the promises
+        are withdrawn.
     FencedError
         Another promotion has just claimed the epoch in the store. The log is not promoted.
     IOFailureError
@@ -184,6 +187,9 @@ class _Promotion:
                     self._promised = action.asked
                     action = candidate.on(Promised(self._quorum.ask(action.asked)))
                     failpoint("promises asked")
+                case Compare():
+                    action = candidate.on(Compared(self._quorum.compare(self.log, action.ends)))
+                    failpoint("records compared")
                 case CatchUp():
                     action = candidate.on(self._catch_up(action))
                 case Refuse():

@@ -82,6 +82,15 @@ class Promised:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """For each log, from which position on its frames are others than those of the own log; None:
+    they are the same, as far as both have them. Or why they could not be compared.
+    """
+
+    answers: Mapping[str, int | str | None]
+
+
+@dataclass(frozen=True)
 class CaughtUp:
     """The log as it is after a try to copy what only another one had, and why that failed."""
 
@@ -89,7 +98,7 @@ class CaughtUp:
     problem: str = ""
 
 
-Event = Described | Promised | CaughtUp
+Event = Described | Promised | Compared | CaughtUp
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,13 @@ class Ask:
     """Ask logs for a promise, or tell them what has become of it."""
 
     asked: Mapping[str, Asked]
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare the frames of other logs with the own ones, up to a position for each."""
+
+    ends: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -124,4 +140,4 @@ class Refuse:
     asked: Mapping[str, Asked]
 
 
-Action = Ask | CatchUp | Begin | Refuse
+Action = Ask | Compare | CatchUp | Begin | Refuse

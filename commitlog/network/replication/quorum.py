@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from commitlog.base.host import host
 from commitlog.errors import CommitLogError, InvalidOptionError, ReplicationError
-from commitlog.extension import Rank
-from commitlog.network.remote.wire import FAILURES
+from commitlog.extension import LockedLog, Rank
+from commitlog.network.remote.wire import FAILURES, RefusedError
+from commitlog.network.replication.comparison import parted_below
+from commitlog.network.replication.digests import Digests
 from commitlog.network.replication.primary import Access, Primary
 from commitlog.network.replication.promise import Asked, Standing, standing_of
 from commitlog.network.replication.promotion_steps import Answer
 
 T = TypeVar("T")
+_logger = logging.getLogger("commitlog.replication")
 _MEMBERS_LIMIT = 64
 
 
@@ -57,6 +62,22 @@ class Quorum:
                 return self._others[url].fence(client, asked[url], self.timeout_s)
 
         return self._each(asked, fence)
+
+    def compare(self, log: LockedLog, ends: Mapping[str, int]) -> dict[str, int | str | None]:
+        """Compare the last frames below a position of each log with those of the own one."""
+        own, numbers = Digests(log), log.segment_numbers()
+
+        def compare(url: str) -> int | None:
+            other, size = self._others[url], log.identity.segment_size
+            with other.connect(self.timeout_s) as client:
+                ask = functools.partial(other.digests, client, timeout_s=self.timeout_s)
+                try:
+                    return parted_below(own, ask, numbers, ends[url], size)
+                except RefusedError as error:  # by an older release
+                    _logger.warning("%s: its records were not compared: %s", url, error)
+                    return None
+
+        return self._each(ends, compare)
 
     def _describe(self, other: Primary, uuid: bytes) -> Answer:
         with other.connect(self.timeout_s) as client:

@@ -18,6 +18,8 @@ from commitlog.network.replication.promotion_steps import (
     Begin,
     CatchUp,
     CaughtUp,
+    Compare,
+    Compared,
     Described,
     Own,
     Promised,
@@ -72,6 +74,13 @@ def decided(own: Own, answers: Mapping[str, Answer | str], wanted: Wanted = NOTH
     if isinstance(action, Ask):
         there = {url: each for url, each in answers.items() if isinstance(each, Answer)}
         action = candidate.on(promised(action, there))
+    return compared(candidate, action)
+
+
+def compared(candidate: Candidate, action: Action, found: int | None = None) -> Action:
+    """Return what becomes of a promotion whose logs have the same records, or others."""
+    while isinstance(action, Compare):
+        action = candidate.on(Compared(dict.fromkeys(action.ends, found)))
     return action
 
 
@@ -136,9 +145,13 @@ def test_old_file_counts_what_is_named() -> None:
 def test_records_of_the_same_epoch_are_copied() -> None:
     candidate = Candidate(own(log("b"), END - 800), Wanted(("c", "d")))
     answers = {"c": answer(log("c", "abcd")), "d": answer(log("d", "abcd"), END - 80)}
-    action = candidate.on(promised(candidate.on(Described(answers)), answers))
-    assert action == CatchUp("c", END)
-    begun = candidate.on(CaughtUp(own(log("b"))))
+    compare = candidate.on(promised(candidate.on(Described(answers)), answers))
+    assert isinstance(compare, Compare)
+    assert set(compare.ends.values()) == {END - 800}
+    assert candidate.on(Compared({"c": None, "d": None})) == CatchUp("c", END)
+    again = candidate.on(CaughtUp(own(log("b"))))
+    assert isinstance(again, Compare)  # what was copied may not be what another log has
+    begun = compared(candidate, again)
     assert isinstance(begun, Begin)
     assert begun.lineage.epochs[-1].start == END
     assert {each.state for each in begun.asked.values()} == {"begun"}
@@ -147,11 +160,48 @@ def test_records_of_the_same_epoch_are_copied() -> None:
 def test_failed_copying_withdraws_the_promises() -> None:
     candidate = Candidate(own(log("b"), END - 800), Wanted(("c",)))
     answers = {"c": answer(log("c"))}
-    candidate.on(promised(candidate.on(Described(answers)), answers))
+    compared(candidate, candidate.on(promised(candidate.on(Described(answers)), answers)))
     refused = candidate.on(CaughtUp(own(log("b"), END - 800), "no route"))
     assert isinstance(refused, Refuse)
     assert "copying it failed: no route" in refused.why
     assert refused.asked["c"].state == "withdrawn"
+
+
+@pytest.mark.parametrize(
+    ("answers", "begins"),
+    [
+        ({"c": 4160}, False),
+        ({"c": 4160, "d": None}, False),
+        ({"c": 4160, "d": None, "e": None}, False),
+        ({"c": "no route", "d": None, "e": None}, True),
+        ({"c": None, "d": None, "e": None}, True),
+    ],
+)
+def test_logs_with_other_records_do_not_count(
+    answers: dict[str, int | str | None], begins: bool
+) -> None:
+    """An acknowledged record is on two of these logs, and the promoted one may be the wrong one."""
+    known = "b" + "".join(answers)
+    there = {each: answer(log(each, known)) for each in answers}
+    candidate = Candidate(own(log("b", known), END + 800), Wanted(tuple(answers)))
+    compare = candidate.on(promised(candidate.on(Described(there)), there))
+    assert compare == Compare(dict.fromkeys(answers, END))
+    action = candidate.on(Compared(answers))
+    assert isinstance(action, Begin if begins else Refuse)
+    if isinstance(action, Refuse):
+        assert "c: it has other records than this log from position 4160 on" in action.why
+        assert {each.state for each in action.asked.values()} == {"withdrawn"}
+    forced = Candidate(own(log("b", known), END), Wanted(tuple(answers), waived={"promises"}))
+    forced.on(promised(forced.on(Described(there)), there))
+    assert isinstance(forced.on(Compared(answers)), Begin)
+
+
+def test_records_of_epochs_that_one_lacks_are_not_compared() -> None:
+    knows = replace(log("b"), epochs=(Epoch(1, END - 800, "e" * 32),))
+    candidate = Candidate(own(knows), Wanted(("c",)))
+    answers = {"c": answer(log("c"))}
+    action = candidate.on(promised(candidate.on(Described(answers)), answers))
+    assert action == Compare({"c": END - 800})
 
 
 def test_log_of_a_later_epoch_is_not_copied_from() -> None:
@@ -295,6 +345,7 @@ class Cluster:
                 yield
                 answers[other] = self.asked(other, each)
             action = candidate.on(Promised(answers))
+        action = compared(candidate, action)
         yield
         assert isinstance(action, Begin | Refuse)
         if isinstance(action, Begin):

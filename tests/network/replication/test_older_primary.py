@@ -21,6 +21,7 @@ from tests.copies import copy_log
 from tests.network.replication.scene import (
     LIMIT_S,
     SEGMENT,
+    copy_of,
     fill,
     moved,
     overwritten,
@@ -209,3 +210,45 @@ def test_promotion_of_an_older_state_is_refused(restored: Path, tmp_path: Path) 
     ):
         replication.promote(restored, others=[server.url()])
     assert len(records(tmp_path / "copy")) == 40
+
+
+@pytest.fixture
+def strange(tmp_path: Path) -> Path:
+    """Make a log that a backup of a closed log took back, and that is longer than its copy again,
+    with other records in the same epoch.
+    """
+    path = tmp_path / "orders"
+    copy_of(path, tmp_path / "copy")
+    copy_log(path, tmp_path / "backup")
+    with (
+        commitlog.open(path) as log,
+        replication.serve(path) as server,
+        replication.follow(server.url(), tmp_path / "copy") as follower,
+    ):
+        fill(log, 10, "kept")
+        assert follower.wait(log.flushed_position, LIMIT_S)
+    moved(path, tmp_path / "backup")
+    settle(path)
+    with commitlog.open(path) as log:
+        fill(log, 40, "other")
+    return path
+
+
+@pytest.mark.parametrize("which", ["orders", "copy"])
+def test_promotion_beside_other_records_is_refused(
+    strange: Path, tmp_path: Path, which: str
+) -> None:
+    other = "copy" if which == "orders" else "orders"
+    parted = max(position for position, *_ in records(tmp_path / "backup"))
+    with replication.serve(tmp_path / other) as server:
+        with pytest.raises(
+            ReplicationError, match="other records than this log from pos"
+        ) as caught:
+            replication.promote(tmp_path / which, others=[server.url()])
+        assert int(caught.value.message.partition("from position ")[2].split()[0]) > parted
+        assert "force" in caught.value.message
+        before = records(tmp_path / other)
+        replication.promote(tmp_path / which, others=[server.url()], force="promises")
+    assert records(tmp_path / other) == before
+    with commitlog.open(tmp_path / which) as log:
+        log.append(b"one")
