@@ -246,10 +246,12 @@ class ConflictError(CommitLogError, RuntimeError):
 
 
 class FencedError(CommitLogError, RuntimeError):
-    """Raised if a log may not be written, or may not follow, because of its epoch.
+    """Raised if a log may not be written, or may not follow, because of its epoch; or by a reader
+    that was open while records of its log were cut, because another copy was promoted.
 
     The log is a copy that was not promoted, or another copy was promoted, and this log has a lower
-    epoch or other records. Nothing was changed. Write to the log with the highest epoch.
+    epoch or other records. Nothing was changed. Write to the log with the highest epoch; open a
+    reader again.
     """
 
 

@@ -769,6 +769,8 @@ class Cluster:
             return
         for each in others:
             self.stop(each)
+        if any(_lacks_deleted(each.path, machine.path) for each in others):
+            return  # an operator has to make that copy again
         known = self.oracle.acks
         self.primary(machine)
         for each in others:
@@ -788,6 +790,18 @@ class Cluster:
             f"{machine.name} was promoted, and within {_CAUGHT_UP_S:.0f} s not all others follow: "
             f"{', '.join(f'{each.name} {each.role}' for each in [machine, *others])}",
         )
+
+
+def _lacks_deleted(copy: str, path: str) -> bool:
+    """Return whether a copy ends before the oldest segment of a log."""
+    first = min(int(each.stem) for each in Path(path).glob("*.seg"))
+    if first == 0:
+        return False
+    try:
+        with commitlog.open(copy, "r", wait_for_log=0) as log:
+            return bool(log.committed_position < first)
+    except CommitLogError:
+        return False  # it is made anew
 
 
 def _durable(path: str) -> int:
