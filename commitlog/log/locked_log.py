@@ -139,6 +139,12 @@ class LockedLog:
         """Return the numbers of all segments, ascending."""
         return self._opened.directory.segment_numbers()
 
+    def remove_before(self, number: int) -> None:
+        """Remove the segments below a number."""
+        for each in self.segment_numbers():
+            if each < number:
+                self._opened.directory.remove_segment(each)
+
     def writer(self) -> CopyWriter:
         """Begin to write the log byte for byte as another log has it; close the writer instead of
         this.

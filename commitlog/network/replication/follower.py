@@ -26,6 +26,7 @@ from commitlog.network.replication.primary import Access, Primary
 from commitlog.network.replication.promise import Asked, Standing
 from commitlog.network.replication.replica import Replica
 from commitlog.network.replication.server import Port, Server, serve_promising
+from commitlog.network.replication.side_copies import SideCopies
 
 _logger = logging.getLogger("commitlog.replication")
 _RETRY_S = 0.05
@@ -351,9 +352,13 @@ class Follower:
             self._stream = stream
             replica.check_in_place()
             stream.acknowledge(known.rank, position)
+            sides = SideCopies(self._primary, replica)
+            sides.start()
             try:
                 self._take(stream, known.rank)
             finally:
+                while not sides.join(_RETRY_S):
+                    pass
                 with replica.lock:
                     replica.settle()
 

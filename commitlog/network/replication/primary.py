@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from commitlog.network.replication.chunk_stream import ChunkStream
 from commitlog.network.replication.digests import Digest
 from commitlog.network.replication.following import Log
 from commitlog.network.replication.promise import Asked, Standing
+from commitlog.network.replication.wire import Chunk
 from commitlog.types import Identity
 
 
@@ -59,11 +60,29 @@ class Primary:
         return Log(identity, self._lineage_of(said), first, end, min(durable, end), place)
 
     def digests(
-        self, client: Channel, ends: list[tuple[int, int]], timeout_s: float
+        self, client: Channel, ends: list[tuple[int, int]], timeout_s: float, side: str = ""
     ) -> list[Digest | None]:
-        """Ask for the digests of segments up to offsets; None for those that the log lacks."""
-        answer = self._endpoint.ask(client, "digests", {"ends": ends}, timeout_s)
+        """Ask for the digests of segments up to offsets, of the log or of a side log; None for
+        those that it lacks.
+        """
+        content = {"ends": ends} | ({"side": side} if side else {})
+        answer = self._endpoint.ask(client, "digests", content, timeout_s)
         return wire.digests_of(answer, len(ends), self.url)
+
+    def sides(self, client: Channel, timeout_s: float) -> wire.Sides:
+        """Ask for the side logs."""
+        return wire.sides_of(self._endpoint.ask(client, "sides", {}, timeout_s), self.url)
+
+    def side_chunks(
+        self, client: Channel, side: str, position: int, unsealed: list[int]
+    ) -> Iterator[Chunk]:
+        """Ask for what a side log has flushed from a position on."""
+        content = {"side": side, "position": position, "unsealed": unsealed[: wire.SEALS_LIMIT]}
+        client.wait_at_most(SILENCE_S)
+        self._endpoint.request(client, "chunks", content)
+        stream = ChunkStream(client, self.url)
+        while (chunk := stream.next()) is not None:
+            yield chunk
 
     def acknowledge(self, client: Channel, name: str, rank: Rank, position: int) -> Rank:
         """Say up to which position a copy is durable; return the rank of the primary."""

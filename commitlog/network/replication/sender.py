@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from commitlog.base.host import host
-from commitlog.errors import CorruptRecordError, PositionError
-from commitlog.extension import HEADER_SIZE, SegmentHeader
-from commitlog.network.remote.wire import HEARTBEAT_S
+from commitlog.errors import CorruptRecordError, PositionError, ReplicationError
+from commitlog.extension import FRAME_ALIGN, HEADER_SIZE, SegmentHeader
+from commitlog.network.remote.wire import HEARTBEAT_S, number_of
+from commitlog.network.replication import wire
 from commitlog.network.replication.served import Served
 from commitlog.network.replication.wire import CHUNK_BYTES, SEALS_LIMIT, Chunk
 
@@ -144,3 +146,17 @@ class Sender:
             path=self._log.path,
             position=number * self._size,
         )
+
+
+def flushed_chunks(served: Served, content: dict[str, Any]) -> Iterator[Chunk]:
+    """Yield the chunks from a position on that a follower asks for, up to what is flushed now."""
+    position = number_of(content, "position", "the follower")
+    unsealed = wire.numbers_of(content, "unsealed", "the follower")
+    end = served.log.flushed_position
+    if position % FRAME_ALIGN or position > served.view.identity.past_header(end):
+        raise ReplicationError(f"the follower asks for position {position}, and the end is {end}")
+    sender = Sender(served, position, unsealed)
+    for chunk in sender.chunks():
+        yield chunk
+        if sender.sent >= end:
+            return

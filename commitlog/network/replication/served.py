@@ -20,15 +20,16 @@ from commitlog.errors import (
 )
 from commitlog.extension import Lineage, Member, Rank, view_of
 from commitlog.network.remote.update import text_of
-from commitlog.network.remote.wire import number_of
+from commitlog.network.remote.wire import RefusedError, number_of
 from commitlog.network.replication import wire
 from commitlog.network.replication.acknowledgements import Acknowledgements
 from commitlog.network.replication.digests import Digests
 from commitlog.network.replication.followed_mark import FollowedMark
 from commitlog.network.replication.permits import Permit
-from commitlog.network.replication.promise import Promise
+from commitlog.network.replication.promise import Asked, Promise, Standing
 from commitlog.network.replication.quota import Copied, Promised
 from commitlog.network.replication.reading import Reading
+from commitlog.network.replication.side_sources import SideSources
 from commitlog.network.replication.tailer_leases import TailerLeases
 
 _logger = logging.getLogger("commitlog.replication")
@@ -66,6 +67,7 @@ class Served:
         self._promise = promise
         self._asked_s = 0.0  # when a reader asked for a flush
         self._streams: dict[int, Member] = {}  # by the thread that sends
+        self._sides = SideSources(self._path)
         self._take_log(log)
 
     def _take_log(self, log: CommitLog) -> None:
@@ -81,6 +83,7 @@ class Served:
         """End every stream and every wait."""
         self.stopping.set()
         self.acknowledged.close()
+        self._sides.close()
 
     def reopen(self) -> None:
         """Open the log again, because its files were cut; streams of it end."""
@@ -191,6 +194,7 @@ class Served:
         if action == "tailer":
             return self._tailer(content, permit)
         answers = {
+            "sides": self._ends_of_sides,
             "describe": self._describe,
             "digests": self._digests_of,
             "join": self._join,
@@ -215,6 +219,19 @@ class Served:
             "end": self.log.committed_position,
             "durable": FollowedMark(view.notes).position,
             **self.lineage().content(),
+        }
+
+    def side(self, folder: str) -> Served:
+        """Return a side log as a log that is served."""
+        return Served(self._sides.log(folder), _refused)
+
+    def _ends_of_sides(self, _: dict[str, Any]) -> dict[str, Any]:
+        """Return which side logs the log has. After the side logs, where the log is durable."""
+        sides = self._sides.ends()
+        return {
+            "rank": self.lineage().rank._asdict(),
+            "sides": sides,
+            "flushed": self.log.flushed_position,
         }
 
     def _digests_of(self, content: dict[str, Any]) -> dict[str, Any]:
@@ -325,3 +342,7 @@ class Served:
             return self.leases.answer(content, permit)
         except CommitLogError as error:
             return {"error": text_of(error)}
+
+
+def _refused(_: Asked) -> tuple[Rank, Standing]:
+    raise RefusedError("a side log promises nothing: ask the log that it belongs to")

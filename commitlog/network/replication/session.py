@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from commitlog.base.host import host
+from commitlog.base.side_logs import is_side_log
 from commitlog.errors import CommitLogError, FencedError
 from commitlog.network.remote import update as updates
 from commitlog.network.remote import wire
@@ -17,6 +18,7 @@ from commitlog.network.remote.wire import RefusedError
 from commitlog.network.replication.follower_stream import FollowerStream, throttled
 from commitlog.network.replication.permits import Permit, Permits
 from commitlog.network.replication.reading import Reading
+from commitlog.network.replication.sender import flushed_chunks
 from commitlog.network.replication.served import Served
 
 _logger = logging.getLogger("commitlog.replication")
@@ -125,6 +127,13 @@ class Sessions:
                 if not stream.has_position:
                     raise _BusyError("the follower asks for a position beyond the end of the log")
                 stream.run(channel, is_allowed)
+        elif action == "chunks":
+            for chunk in flushed_chunks(_side_of(served, content), content):
+                channel.send(*chunk.message())
+            channel.send(wire.END)
+        elif action == "digests" and "side" in content:
+            side = _side_of(served, content)
+            channel.send(wire.text(side.answer(action, content, permit)))
         elif action in ("read", "watch"):
             with _room(self._readers, f"{_READERS_LIMIT} readers"):
                 self._send_updates(channel, served, content, throttled(is_allowed))
@@ -185,6 +194,14 @@ class Sessions:
         except CommitLogError as error:
             last = wire.text({"error": updates.text_of(error)})
         channel.send(last)
+
+
+def _side_of(served: Served, content: dict[str, Any]) -> Served:
+    """Return the side log that a follower asks for."""
+    folder = content.get("side")
+    if not is_side_log(folder):
+        raise RefusedError(f"there is no side log {folder!r:.200}")
+    return served.side(str(folder))
 
 
 class _BusyError(Exception):

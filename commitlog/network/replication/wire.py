@@ -5,7 +5,9 @@ begins an endless stream with `follow`. The server sends chunks. A chunk has a h
 segment, or frames, or neither: then it only reports how far the log is durable. The follower
 reports how far its copy is durable. With the action `acknowledge` it reports a later epoch to a
 primary. A promotion asks other copies with `fence` to promise its epoch. Before the stream begins,
-a follower asks with `digests` whether the log has the same frames as its copy.
+a follower asks with `digests` whether the log has the same frames as its copy. While it runs, the
+follower asks now and then with `sides` for the ends of the side logs, and with `chunks` for what
+they have flushed since.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ import struct
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from commitlog.base.side_logs import is_side_log
 from commitlog.errors import ReplicationError
-from commitlog.extension import Member, Rank
+from commitlog.extension import Identity, Member, Rank
 from commitlog.network.remote.wire import answer_of, number_of
 from commitlog.network.replication.promise import Asked, State
 
@@ -112,6 +115,45 @@ def _is_pair(value: object) -> bool:
         and len(value) == 2
         and all(type(each) is int and 0 <= each < 1 << 64 for each in value)
     )
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side log: its first segment, and its durable end."""
+
+    identity: Identity
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The side logs of a log by their folders, None while their ends change; the epoch of the log,
+    and where it was durable after these ends.
+    """
+
+    rank: Rank
+    sides: dict[str, Side] | None
+    flushed: int
+
+
+def sides_of(content: dict[str, Any], peer: str) -> Sides:
+    """Return the side logs from an answer."""
+    given, found = content.get("sides"), None
+    if given is not None:
+        if not isinstance(given, dict) or not all(
+            is_side_log(folder) and isinstance(each, dict) for folder, each in given.items()
+        ):
+            raise ReplicationError(f"{peer} sent no usable 'sides'")
+        found = {
+            folder: Side(
+                Identity.parse(str(each.get("identity")), peer),
+                number_of(each, "first", peer),
+                number_of(each, "end", peer),
+            )
+            for folder, each in given.items()
+        }
+    return Sides(rank_of(content, "rank", peer), found, number_of(content, "flushed", peer))
 
 
 @dataclass(frozen=True)
