@@ -32,8 +32,9 @@ from commitlog.queues.leases_file import LeasesFile
 from commitlog.queues.parts import Parts
 from commitlog.queues.queue import Queue
 from commitlog.queues.recovery import agree, restore, settled
+from commitlog.queues.replay import Replay
 from commitlog.queues.scanner import Scanner
-from commitlog.queues.state_log import Beginning, StateLog
+from commitlog.queues.state_log import Beginning, Loaded, StateLog
 from commitlog.queues.terms import GivenTerms, Order, Terms, given_terms
 from commitlog.queues.upkeep import Upkeep, begin_hold, hold_name, write_base
 from commitlog.queues.worker import Worker
@@ -252,8 +253,7 @@ class _Opening:
         with file.opening():
             state = StateLog(self._folder)
             undo.callback(state.close)
-            beginning = self._agreed(state)
-            parts = self._joined(file, state, dead, beginning, reading)
+            parts = self._joined(file, state, dead, self._agreed(state), reading)
             undo.callback(parts.worker.leave)
         return parts, dead
 
@@ -287,23 +287,22 @@ class _Opening:
             )
         return known
 
-    def _agreed(self, state: StateLog) -> Beginning:
-        """Return the terms of the queue; those of a new one are durable then."""
-        uuid, known = self._view.identity.uuid.hex(), state.beginning()
-        if known is not None and known.uuid != uuid:
+    def _agreed(self, state: StateLog) -> Loaded:
+        """Return the state of the queue; the terms of a new one are durable then."""
+        uuid, loaded = self._view.identity.uuid.hex(), state.load()
+        if loaded is None:
+            new = Beginning(uuid, self._first(), self._given.over(Terms()))
+            state.begin(new)
+            failpoint("terms noted")
+            return Loaded(new, Replay(new.start))
+        if loaded.beginning.uuid != uuid:
             raise CorruptQueueError(
                 "this folder is the queue of another log: move it back, or delete it",
                 path=self._folder,
             )
-        if known is None:
-            new = Beginning(uuid, self._first(), self._given.over(Terms()))
-        else:
-            if not self._change:
-                self._given.check_agree(known.terms, self._folder)
-            return known
-        state.begin(new)
-        failpoint("terms noted")
-        return new
+        if not self._change:
+            self._given.check_agree(loaded.beginning.terms, self._folder)
+        return loaded
 
     def _first(self) -> int:
         """Return where a new queue begins."""
@@ -319,14 +318,15 @@ class _Opening:
         file: LeasesFile,
         state: StateLog,
         dead: DeadLetters,
-        beginning: Beginning,
+        loaded: Loaded,
         reading: Reading,
     ) -> Parts:
         """Become a worker; the first one since the machine began makes the leases."""
+        beginning, replay = loaded
         is_first = not file.has_other_workers()
         is_valid = file.is_valid
         if is_valid and is_first:
-            is_valid = agree(self._log, state, file.table, beginning)
+            is_valid = agree(self._log, state, file.table, replay)
         if not is_valid and not is_first:
             raise InUseError(
                 "`leases` was deleted or replaced while processes work for this queue: close the "
@@ -336,7 +336,7 @@ class _Opening:
         table = file.table
         prints = []
         if not is_valid:
-            left, is_clean = settled(self._log, state, beginning)
+            left, is_clean = settled(self._log, state.path, replay), replay.is_clean
             table.set_identity(bytes(len(file.identity)))
             suspect_below = 0 if is_clean else self._view.tail_position
             table.format(left.scan, beginning.terms.table_terms, suspect_below)

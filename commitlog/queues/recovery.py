@@ -18,17 +18,16 @@ from commitlog.queues.compiled.leases import (
     key_hash,
 )
 from commitlog.queues.notes import Place, Print
-from commitlog.queues.replay import Settled
+from commitlog.queues.replay import Replay, Settled
 from commitlog.queues.spans import Span
-from commitlog.queues.state_log import Beginning, StateLog
+from commitlog.queues.state_log import StateLog
 from commitlog.queues.worker import boot_ns
 
 _logger = logging.getLogger("commitlog")
 
 
-def settled(log: CommitLog, state: StateLog, beginning: Beginning) -> tuple[Settled, bool]:
-    """Return what is left of a queue, and whether it was closed with nothing handed out."""
-    replay = state.replay(beginning.start)
+def settled(log: CommitLog, path: str, replay: Replay) -> Settled:
+    """Return what is left of a queue."""
 
     def has(print: Print) -> bool:
         return has_record(log, print)
@@ -38,13 +37,13 @@ def settled(log: CommitLog, state: StateLog, beginning: Beginning) -> tuple[Sett
         _logger.warning(
             "queue %s: its log has other records behind position %d than those that were done "
             "there: it was cut, or is another copy; these jobs come again",
-            state.path,
+            path,
             end,
         )
-    return replay.settle(end, has), replay.is_clean
+    return replay.settle(end, has)
 
 
-def agree(log: CommitLog, state: StateLog, table: LeaseTable, beginning: Beginning) -> bool:
+def agree(log: CommitLog, state: StateLog, table: LeaseTable, replay: Replay) -> bool:
     """Return whether leases without workers are of the same moment as the log and the state.
 
     A backup that was restored over them is older or newer, although file and boot are the same.
@@ -55,7 +54,7 @@ def agree(log: CommitLog, state: StateLog, table: LeaseTable, beginning: Beginni
     if print and not has_record(log, Print(top, table.scan, print)):
         return False
     held = [job[1] for job in table.snapshot()[1] if job[6] != "accepting"]
-    return state.replay(beginning.start).agrees(table.scan, held)
+    return replay.agrees(table.scan, held)
 
 
 def has_record(log: CommitLog, print: Print) -> bool:

@@ -44,14 +44,11 @@ class Replay:
 
     Attributes
     ----------
-    since : int
-        From which position of the state log on records count.
     is_clean : bool
         Nothing was handed out after the last record.
     """
 
     def __init__(self, start: int) -> None:
-        self.since = 0
         self.is_clean = False
         self._start = start
         self._scan = start
@@ -63,7 +60,6 @@ class Replay:
 
     def begin(self, base: Base) -> None:
         """Begin at a base: then take all records from its `since` on."""
-        self.since = base.since
         self.is_clean = base.is_clean
         self._scan = base.scan
         self._done = Spans()
@@ -96,7 +92,7 @@ class Replay:
             self._again[place.position] = place
         elif kind == notes.OPENED:
             self.is_clean = False
-        elif kind not in (notes.TERMS, notes.BASE):
+        else:
             raise notes.NoteError(f"there is no note of type {kind}")
 
     @property

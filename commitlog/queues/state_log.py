@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -33,6 +34,13 @@ class Beginning(NamedTuple):
     uuid: str
     start: int
     terms: Terms
+
+
+class Loaded(NamedTuple):
+    """What a state log says."""
+
+    beginning: Beginning
+    replay: Replay
 
 
 class StateLog:
@@ -77,20 +85,32 @@ class StateLog:
                     found = record.value
             return None if found is None else _beginning_of(found)
 
-    def replay(self, start: int) -> Replay:
-        """Read what the notes say together."""
-        replay = Replay(start)
+    def load(self) -> Loaded | None:
+        """Return the newest terms, and what the notes say together; None if there are no terms.
+
+        The log is read once: the notes that the newest base has in it are dropped on the way.
+        """
+        found, base = None, None
+        kept: deque[tuple[int, int, bytes]] = deque()
         with self._as_queue(), self.log.tailer() as tailer:
-            base = None
             for record in tailer:
-                if record.type == notes.BASE:
+                if record.type == notes.TERMS:
+                    found = record.value
+                elif record.type == notes.BASE:
                     base = notes.decode_base(record.value)
+                    while kept and kept[0][0] < base.since:
+                        kept.popleft()
+                else:
+                    kept.append((record.position, record.type, record.value))
+            if found is None:
+                return None
+            beginning = _beginning_of(found)
+            replay = Replay(beginning.start)
             if base is not None:
                 replay.begin(base)
-            tailer.seek(replay.since if base is not None else "first")
-            for record in tailer:
-                replay.take(record.type, record.value)
-        return replay
+            for _, kind, value in kept:
+                replay.take(kind, value)
+        return Loaded(beginning, replay)
 
     def read_tried(self, position: int) -> Tried | None:
         """Return a note of a job; None if there is none any more."""

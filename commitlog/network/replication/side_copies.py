@@ -183,9 +183,7 @@ class SideCopies(Service):
         LockedLog.create(new, side.identity, Lineage())
         copy: Replica | None = None
         try:
-            for chunk in self._chunks(
-                client, folder, side.first * side.identity.segment_size, []
-            ):
+            for chunk in self._chunks(client, folder, side.first * side.identity.segment_size, []):
                 if copy is None:
                     LockedLog.begin(new, side.identity, chunk.number, chunk.header)
                     copy = Replica(new)
