@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlog import CommitLog, Record
+from commitlog import CommitLog, Record, Tailer
 from commitlog import open as open_log
 from commitlog.base.units import MIB
 from commitlog.errors import ClosedError
@@ -19,6 +20,7 @@ from commitlog.queues.parts import check_place
 
 _FOLDER = "dead"
 _LETTER, _GONE = 1, 2  # the types of its records
+_KNOWN_MOST = 1 << 17  # letters in memory, to find that of an unfinished job
 _PLACE = struct.Struct("<qqqQQ")
 # The place, time, type, attempts, whether there is a record, length of the JSON text.
 _HEAD = struct.Struct(f"{_PLACE.format}qIIBI")
@@ -60,10 +62,28 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """Append and list dead letters, in a log of their own."""
+    """Append and list dead letters, in a log of their own.
 
-    def __init__(self, folder: str, view: LogView, segment_size: int, mode: str) -> None:
+    Parameters
+    ----------
+    unfinished : callable
+        Returns the positions of the jobs that are not done.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        view: LogView,
+        segment_size: int,
+        mode: str,
+        unfinished: Callable[[], set[int]],
+    ) -> None:
         self._view = view
+        self._unfinished = unfinished
+        self._looking = threading.Lock()
+        self._pid = os.getpid()
+        self._tailer: Tailer | None = None
+        self._known: dict[int, int] = {}  # where the letter of a job is, by the job's position
         self._closed = False
         self._path = os.path.join(folder, _FOLDER)
         self._segment_size = segment_size
@@ -77,7 +97,7 @@ class DeadLetters:
         if self._log is None:
             check_place(self._view)
             if self._mode == "r":
-                if not os.path.exists(os.path.join(self._path, "log.json")):
+                if not self._exists():
                     return None
                 self._log = open_log(self._path, "r")
             else:
@@ -85,6 +105,9 @@ class DeadLetters:
                 size = min(max(2 * self._segment_size, 2 * MIB), 1 << 30)
                 self._log = open_log(self._path, "a", segment_size=size)
         return self._log
+
+    def _exists(self) -> bool:
+        return os.path.exists(os.path.join(self._path, "log.json"))
 
     def close(self) -> None:
         self._closed = True
@@ -119,18 +142,81 @@ class DeadLetters:
         log.append(head + text + value, key=key, type=_LETTER, headers=headers, sync=True)
 
     def has(self, place: Place) -> bool:
-        """Return whether there is a letter of a job. It decodes none of them."""
+        """Return whether there is a letter of an unfinished job. The first call reads all letters,
+        a later one those that came since.
+        """
+        if self._pid != os.getpid():  # a thread of the parent may have been in it
+            self._pid, self._looking, self._tailer = os.getpid(), threading.Lock(), None
+        with self._looking:
+            log = self._opened()
+            if log is None:
+                return False
+            if self._tailer is None:
+                self._known = {}
+                self._tailer = log.tailer()
+            for record in self._tailer:
+                self._note(record)
+            at = self._known.get(place.position)
+            return at is not None and _place_of(log.read(at)) == place
+
+    def _note(self, record: Record) -> None:
+        if record.type == _LETTER:
+            self._known[_place_of(record).position] = record.position
+            if len(self._known) > _KNOWN_MOST:
+                wanted = self._unfinished()  # which are at most as many as the leases hold
+                self._known = {each: at for each, at in self._known.items() if each in wanted}
+        elif record.type == _GONE:
+            position = self._place_at(_at_of(record)).position
+            if self._known.get(position) == _at_of(record):
+                del self._known[position]
+
+    def _place_at(self, at: int) -> Place:
+        assert self._log is not None
+        return _place_of(self._log.read(at))
+
+    def __len__(self) -> int:
+        """Count the letters that were not put back."""
         log = self._opened()
         if log is None:
-            return False
-        begins, found = _PLACE.pack(*place), set()
+            return 0
+        letters, gone = 0, set()
         with log.tailer() as tailer:
             for record in tailer:
                 if record.type == _GONE:
-                    found.discard(int.from_bytes(record.value, "little"))
-                elif record.type == _LETTER and record.value.startswith(begins):
-                    found.add(record.position)
-        return bool(found)
+                    gone.add(_at_of(record))
+                else:
+                    letters += record.type == _LETTER
+        return letters - len(gone)
+
+    def lost_steps(self, dead: Iterable[int], since_ns: int) -> tuple[set[int], list[Place]]:
+        """Return what a copy of the queue lacks, whose state and letters were copied apart.
+
+        Parameters
+        ----------
+        dead : iterable of int
+            Where the jobs are that the state says are dead letters.
+        since_ns : int
+            The time of the last note of the state.
+
+        Returns
+        -------
+        set of int
+            Those of which there is no letter, and never was one.
+        list of Place
+            Jobs whose letters were put back after that time: the state may not have that.
+        """
+        missing = set(dead)
+        put_back: list[Place] = []
+        log = self._opened() if self._exists() else None
+        if log is None:
+            return missing, put_back
+        with log.tailer() as tailer:
+            for record in tailer:
+                if record.type == _LETTER:
+                    missing.discard(_place_of(record).position)
+                elif record.type == _GONE and record.timestamp_ns > since_ns:
+                    put_back.append(self._place_at(_at_of(record)))
+        return missing, put_back
 
     def __iter__(self) -> Iterator[DeadLetter]:
         """Yield the letters that were not put back, oldest first."""
@@ -141,7 +227,7 @@ class DeadLetters:
         with log.tailer() as tailer:
             for record in tailer:
                 if record.type == _GONE:
-                    gone.add(int.from_bytes(record.value, "little"))
+                    gone.add(_at_of(record))
         with log.tailer() as tailer:
             for record in tailer:
                 if record.type == _LETTER and record.position not in gone:
@@ -159,6 +245,15 @@ class DeadLetters:
         for letter in list(self) if wanted else ():
             if letter.place in wanted:
                 self.remove(letter)
+
+
+def _place_of(record: Record) -> Place:
+    return Place(*_PLACE.unpack_from(record.value))
+
+
+def _at_of(record: Record) -> int:
+    """Return which letter a note takes away."""
+    return int.from_bytes(record.value, "little")
 
 
 def _letter_of(record: Record) -> DeadLetter:

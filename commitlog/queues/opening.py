@@ -245,7 +245,13 @@ class _Opening:
         with translate_errors(self._folder, "open the queue"):
             file = LeasesFile(self._folder, self._view, writable=not self._reads_only)
         undo.callback(file.close)
-        dead = DeadLetters(self._folder, self._view, self._log.segment_size, mode)
+        dead = DeadLetters(
+            self._folder,
+            self._view,
+            self._log.segment_size,
+            mode,
+            lambda: {job[1] for job in file.table.snapshot()[1]},
+        )
         if self._reads_only:
             state = StateLog(self._folder, mode)
             undo.callback(state.close)
@@ -322,7 +328,7 @@ class _Opening:
         reading: Reading,
     ) -> Parts:
         """Become a worker; the first one since the machine began makes the leases."""
-        beginning, replay = loaded
+        beginning, replay, _ = loaded
         is_first = not file.has_other_workers()
         is_valid = file.is_valid
         if is_valid and is_first:
@@ -336,7 +342,7 @@ class _Opening:
         table = file.table
         prints = []
         if not is_valid:
-            left, is_clean = settled(self._log, state.path, replay), replay.is_clean
+            left, is_clean = settled(self._log, state.path, loaded, dead), replay.is_clean
             table.set_identity(bytes(len(file.identity)))
             suspect_below = 0 if is_clean else self._view.tail_position
             table.format(left.scan, beginning.terms.table_terms, suspect_below)

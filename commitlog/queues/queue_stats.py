@@ -104,7 +104,7 @@ def queue_stats(parts: Parts, dead: DeadLetters) -> QueueStats:
         expired=counts["expired"],
         orphaned=counts["orphaned"],
         died=counts["dead"],
-        dead=sum(1 for _ in dead),
+        dead=len(dead),
         oldest_s=_oldest_s(parts, scan, jobs),
         paused=table.paused,
         jobs=held,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from commitlog import CommitLog, Record
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError
+from commitlog.queues import notes
 from commitlog.queues.compiled.leases import (
     DYING,
     SLOTS,
@@ -17,17 +18,25 @@ from commitlog.queues.compiled.leases import (
     fingerprint,
     key_hash,
 )
+from commitlog.queues.dead_letters import DeadLetters
 from commitlog.queues.notes import Place, Print
 from commitlog.queues.replay import Replay, Settled
 from commitlog.queues.spans import Span
-from commitlog.queues.state_log import StateLog
+from commitlog.queues.state_log import Loaded, StateLog
 from commitlog.queues.worker import boot_ns
 
 _logger = logging.getLogger("commitlog")
 
 
-def settled(log: CommitLog, path: str, replay: Replay) -> Settled:
-    """Return what is left of a queue."""
+def settled(log: CommitLog, path: str, loaded: Loaded, dead: DeadLetters) -> Settled:
+    """Return what is left of a queue. In a copy, its state and its letters may be of two moments:
+    a dead letter that is not there is made again, and one that was put back is a job again.
+    """
+    replay = loaded.replay
+    missing, put_back = dead.lost_steps(replay.dead, loaded.last_ns)
+    replay.undo_dead(missing)
+    for place in put_back:
+        replay.take(notes.AGAIN, notes.encode_again(place))
 
     def has(print: Print) -> bool:
         return has_record(log, print)

@@ -44,12 +44,15 @@ class Replay:
 
     Attributes
     ----------
+    dead : dict
+        The spans of the jobs that became dead letters, by their positions.
     is_clean : bool
         Nothing was handed out after the last record.
     """
 
     def __init__(self, start: int) -> None:
         self.is_clean = False
+        self.dead: dict[int, list[Span]] = {}
         self._start = start
         self._scan = start
         self._done = Spans()
@@ -76,6 +79,8 @@ class Replay:
             self.is_clean = False
             top, spans = notes.decode_done(value)
             self._prints.append(top)
+            if kind == notes.DEAD:
+                self.dead[top.position] = spans
             for start, stop in spans:
                 self._done.add(start, stop)
         elif kind == notes.TRIED:
@@ -94,6 +99,12 @@ class Replay:
             self.is_clean = False
         else:
             raise notes.NoteError(f"there is no note of type {kind}")
+
+    def undo_dead(self, positions: Iterable[int]) -> None:
+        """Take back that jobs are dead letters."""
+        for position in positions:
+            for start, stop in self.dead[position]:
+                self._done.remove(start, stop)
 
     @property
     def noted_end(self) -> int:

@@ -41,6 +41,7 @@ class Loaded(NamedTuple):
 
     beginning: Beginning
     replay: Replay
+    last_ns: int = 0  # when the last note was made
 
 
 class StateLog:
@@ -90,10 +91,11 @@ class StateLog:
 
         The log is read once: the notes that the newest base has in it are dropped on the way.
         """
-        found, base = None, None
+        found, base, last_ns = None, None, 0
         kept: deque[tuple[int, int, bytes]] = deque()
         with self._as_queue(), self.log.tailer() as tailer:
             for record in tailer:
+                last_ns = record.timestamp_ns
                 if record.type == notes.TERMS:
                     found = record.value
                 elif record.type == notes.BASE:
@@ -110,7 +112,7 @@ class StateLog:
                 replay.begin(base)
             for _, kind, value in kept:
                 replay.take(kind, value)
-        return Loaded(beginning, replay)
+        return Loaded(beginning, replay, last_ns)
 
     def read_tried(self, position: int) -> Tried | None:
         """Return a note of a job; None if there is none any more."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import random
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 import commitlog
 import commitlog.errors
 from commitlog import replication
+from commitlog.queues import Queue
+from commitlog.queues.upkeep import write_base
+from tests.steps import die_at, replace_hook
 
 LIMIT_S = 30.0
 
@@ -20,13 +29,12 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def copied_up_to(path: Path, name: str = "mailer") -> int:
-    """Return the end of the copy of a queue's state."""
+def records(path: Path) -> list[tuple[int, int, bytes]]:
     try:
-        with commitlog.open(path / "queues" / name / "state", "r") as state:
-            return state.flushed_position
+        with commitlog.open(path, "r") as log, log.tailer() as tailer:
+            return [(each.position, each.type, each.value) for each in tailer]
     except commitlog.errors.LogNotFoundError:
-        return -1
+        return []
 
 
 def values(path: Path, name: str = "mailer") -> list[bytes]:
@@ -45,12 +53,141 @@ def test_promoted_copy_goes_on_where_the_queue_was(tmp_path: Path) -> None:
         (poison,) = jobs.take_many(1)
         poison.reject("no such address")
         jobs.put(b"later", after="1h")
-        with replication.serve(log) as server, replication.follow(server.url(), copy) as follower:
-            assert follower.wait(jobs._parts.log.flush(), LIMIT_S)
-            end = jobs._parts.state.log.flush()
-            until(lambda: copied_up_to(copy) >= end)
+        with followed(log, copy) as settled:
+            settled(jobs)
     replication.promote(copy)
     assert values(copy) == [b"%d" % number for number in range(51, 100)]
     with commitlog.queue(copy, "mailer") as jobs:
         (letter,) = jobs.dead()
-        assert letter.value == b"50" and letter.reason == "no such address"
+        assert (letter.value, letter.reason) == (b"50", "no such address")
+
+
+@contextlib.contextmanager
+def followed(log: Path, copy: Path) -> Iterator[Callable[[Queue], None]]:
+    """Follow; yield a function that waits until a copy has all of a queue."""
+    with replication.serve(log) as server, replication.follow(server.url(), copy) as follower:
+
+        def settled(jobs: Queue) -> None:
+            assert follower.wait(jobs._parts.log.flush(), LIMIT_S)
+            jobs._parts.state.log.flush()
+            for each in ("queues/mailer/state", "queues/mailer/dead", "queues/.delayed"):
+                until(lambda each=each: records(log / each) == records(copy / each))
+
+        yield settled
+
+
+def put(jobs: Queue, numbers: range) -> None:
+    for number in numbers:
+        jobs.put(b"%d" % number)
+
+
+def test_compacted_state_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("commitlog.queues.state_log._SEGMENT_SIZE", "64KiB")
+    log, copy = tmp_path / "jobs", tmp_path / "copy"
+    with commitlog.queue(log, "mailer") as jobs, followed(log, copy) as settled:
+        put(jobs, range(1600))
+        for _ in range(1590):
+            jobs.take(0).accept()
+        settled(jobs)
+        first = "queues/mailer/state/00000000000000000000.seg"
+        until(lambda: write_base(jobs._parts) or not (log / first).exists())
+        settled(jobs)
+        until(lambda: not (copy / first).exists())
+    replication.promote(copy)
+    assert values(copy) == [b"%d" % number for number in range(1590, 1600)]
+
+
+def test_former_primary_takes_the_state_of_the_new_one(tmp_path: Path) -> None:
+    log, copy = tmp_path / "jobs", tmp_path / "copy"
+    with commitlog.queue(log, "mailer") as jobs, followed(log, copy) as settled:
+        put(jobs, range(20))
+        jobs.accept(jobs.take_many(5))
+        settled(jobs)
+    with commitlog.queue(log, "mailer") as jobs:
+        jobs.accept(jobs.take_many(5))  # which no copy has
+    replication.promote(copy)
+    with commitlog.queue(copy, "mailer") as jobs:
+        assert jobs.take(0).value == b"5"
+        with followed(copy, log) as settled:
+            jobs.take(0).accept()
+            settled(jobs)
+    replication.promote(log)
+    assert values(log) == [b"5", *(b"%d" % number for number in range(7, 20))]
+
+
+def test_removed_queue_is_removed_from_the_copy(tmp_path: Path) -> None:
+    log, copy = tmp_path / "jobs", tmp_path / "copy"
+    with commitlog.open(log) as opened, followed(log, copy) as settled:
+        with commitlog.queue(opened, "mailer") as jobs:
+            put(jobs, range(3))
+            jobs.take(0).accept()
+            settled(jobs)
+        shutil.rmtree(log / "queues/mailer")
+        until(lambda: not (copy / "queues/mailer/state").exists())
+        with commitlog.queue(opened, "mailer", start="end") as jobs:
+            jobs.put(b"new")
+            settled(jobs)
+    replication.promote(copy)
+    assert values(copy) == [b"new"]
+
+
+def test_delayed_job_comes_once_on_a_promoted_copy(tmp_path: Path) -> None:
+    log, copy = tmp_path / "jobs", tmp_path / "copy"
+    with commitlog.queue(log, "mailer") as jobs, followed(log, copy) as settled:
+        jobs.put(b"soon", after=0.3)
+        jobs.take(10).accept()
+        jobs.put(b"later", after=4)
+        settled(jobs)
+    replication.promote(copy)
+    with commitlog.queue(copy, "mailer") as jobs:
+        assert jobs.take(20).value == b"later"
+        assert jobs.take_many(10, 0.2) == []
+
+
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(each, marks=pytest.mark.long) for each in range(2, 8))]
+)
+def test_killed_followers_lose_no_job(tmp_path: Path, seed: int) -> None:
+    """The follower is killed at a step, again and again, while jobs are done and buried."""
+    log, copy, chance = tmp_path / "jobs", tmp_path / "copy", random.Random(seed)
+    dead, done, count = set[int](), set[int](), 0
+    with commitlog.queue(log, "mailer", sync=True) as jobs, replication.serve(log) as server:
+        for _ in range(6):
+            put(jobs, range(count, count + 20))
+            count += 20
+            jobs._parts.log.flush()
+            pid = follow_killed(server.url(), copy, chance.randrange(5, 90))
+            for job in jobs.take_many(12, 0):
+                if chance.random() < 0.3:
+                    job.reject("no use")
+                    dead.add(int(job.value))
+                else:
+                    job.accept()
+                    done.add(int(job.value))
+            for letter in list(jobs.dead())[:1]:
+                jobs.requeue([letter])
+                dead.remove(int(letter.value or b""))
+            os.waitpid(pid, 0)
+    if not (copy / "log.json").exists():
+        return
+    with commitlog.open(copy, "r") as opened, opened.tailer() as tailer:
+        there = {int(record.value) for record in tailer}
+    replication.promote(copy)
+    with commitlog.queue(copy, "mailer") as jobs:
+        left = [int(job.value) for job in jobs.taking(timeout=0)]
+        letters = [int(letter.value or b"") for letter in jobs.dead()]
+    found = left + letters
+    assert len(found) == len(set(found)), "a job came twice"
+    assert there <= {*left, *letters, *done}, "a job was lost"
+
+
+def follow_killed(url: str, copy: Path, step: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        replace_hook(die_at(step))
+        with replication.follow(url, copy) as follower:
+            follower.wait(1 << 40, 3)
+    finally:
+        os._exit(0)

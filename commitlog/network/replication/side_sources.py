@@ -15,6 +15,7 @@ from commitlog.extension import view_of
 from commitlog.network.remote.wire import RefusedError
 
 _LOOKS = 10  # until no letter comes between two
+_FLUSH_S = 0.5
 _SIDES_MOST = 2000  # of a log
 
 
@@ -25,6 +26,7 @@ class SideSources:
         self._path = path
         self._logs: dict[str, CommitLog] = {}
         self._lock = host.lock()
+        self._asked_s = 0.0
 
     def log(self, folder: str) -> CommitLog:
         """Return a side log, open; `RefusedError` if there is none."""
@@ -48,12 +50,24 @@ class SideSources:
         that letter is below the end of its letters, and the other way round. None if the letters
         changed at each look: ask again.
         """
+        self._ask_for_flushes()
         for _ in range(_LOOKS):
             found = dict(self._ends())
             letters = {each: end for each, end in self._ends() if each.endswith("/dead")}
             if all(found.get(each) == end for each, end in letters.items()):
                 return found
         return None
+
+    def _ask_for_flushes(self) -> None:
+        """Have writers flush soon what they would flush after some seconds."""
+        if host.monotonic() - self._asked_s < _FLUSH_S:
+            return
+        self._asked_s = host.monotonic()
+        with self._lock:
+            views = [view_of(each) for each in self._logs.values()]
+        for view in views:
+            if view.flushed_position < view.committed_position:
+                view.ask_for_flush()
 
     def _ends(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for folder in side_logs(self._path)[:_SIDES_MOST]:
