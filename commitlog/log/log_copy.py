@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
@@ -76,8 +77,11 @@ class LogCopy:
     ) -> None:
         try:
             if error is not None:
-                for name in os.listdir(self._path):
-                    os.unlink(os.path.join(self._path, name))
+                for each in os.scandir(self._path):
+                    if each.is_dir(follow_symlinks=False):
+                        shutil.rmtree(each.path)
+                    else:
+                        os.unlink(each.path)
         finally:
             self._directory.close()
             os.close(self._fd)

@@ -142,22 +142,26 @@ class DeadLetters:
         log.append(head + text + value, key=key, type=_LETTER, headers=headers, sync=True)
 
     def has(self, place: Place) -> bool:
-        """Return whether there is a letter of an unfinished job. The first call reads all letters,
-        a later one those that came since.
+        """Return whether there is a letter of an unfinished job."""
+        return self._find(place) is not None
+
+    def _find(self, place: Place) -> int | None:
+        """Return where that letter is. The first call reads all letters, a later one those that
+        came since.
         """
         if self._pid != os.getpid():  # a thread of the parent may have been in it
             self._pid, self._looking, self._tailer = os.getpid(), threading.Lock(), None
         with self._looking:
             log = self._opened()
             if log is None:
-                return False
+                return None
             if self._tailer is None:
                 self._known = {}
                 self._tailer = log.tailer()
             for record in self._tailer:
                 self._note(record)
             at = self._known.get(place.position)
-            return at is not None and _place_of(log.read(at)) == place
+            return at if at is not None and _place_of(log.read(at)) == place else None
 
     def _note(self, record: Record) -> None:
         if record.type == _LETTER:
@@ -188,35 +192,38 @@ class DeadLetters:
                     letters += record.type == _LETTER
         return letters - len(gone)
 
-    def lost_steps(self, dead: Iterable[int], since_ns: int) -> tuple[set[int], list[Place]]:
-        """Return what a copy of the queue lacks, whose state and letters were copied apart.
+    def of_copy(self, wants: Callable[[int], bool], since_ns: int) -> tuple[set[int], list[Place]]:
+        """Return what the letters of a copied queue say: they may be newer or older than its state.
 
         Parameters
         ----------
-        dead : iterable of int
-            Where the jobs are that the state says are dead letters.
+        wants : callable
+            Says whether the letter of the job at a position is of interest.
         since_ns : int
             The time of the last note of the state.
 
         Returns
         -------
         set of int
-            Those of which there is no letter, and never was one.
+            The positions of those jobs that have a letter.
         list of Place
             Jobs whose letters were put back after that time: the state may not have that.
         """
-        missing = set(dead)
+        letters: dict[int, int] = {}
         put_back: list[Place] = []
         log = self._opened() if self._exists() else None
-        if log is None:
-            return missing, put_back
-        with log.tailer() as tailer:
-            for record in tailer:
-                if record.type == _LETTER:
-                    missing.discard(_place_of(record).position)
-                elif record.type == _GONE and record.timestamp_ns > since_ns:
-                    put_back.append(self._place_at(_at_of(record)))
-        return missing, put_back
+        if log is not None:
+            with log.tailer() as tailer:
+                for record in tailer:
+                    if record.type == _LETTER:
+                        position = _place_of(record).position
+                        if wants(position):
+                            letters[record.position] = position
+                    elif record.type == _GONE:
+                        letters.pop(_at_of(record), None)
+                        if record.timestamp_ns > since_ns:
+                            put_back.append(self._place_at(_at_of(record)))
+        return set(letters.values()), put_back
 
     def __iter__(self) -> Iterator[DeadLetter]:
         """Yield the letters that were not put back, oldest first."""
@@ -235,16 +242,18 @@ class DeadLetters:
 
     def remove(self, letter: DeadLetter) -> None:
         """Note durably that a letter is none any more."""
+        self._remove(letter.at)
+
+    def _remove(self, at: int) -> None:
         log = self._opened()
         assert log is not None
-        log.append(letter.at.to_bytes(8, "little"), type=_GONE, sync=True)
+        log.append(at.to_bytes(8, "little"), type=_GONE, sync=True)
 
     def remove_places(self, places: Iterable[Place]) -> None:
         """Remove the letters of jobs that are to be done again."""
-        wanted = set(places)
-        for letter in list(self) if wanted else ():
-            if letter.place in wanted:
-                self.remove(letter)
+        for place in places:
+            if (at := self._find(place)) is not None:
+                self._remove(at)
 
 
 def _place_of(record: Record) -> Place:

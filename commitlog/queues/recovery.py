@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from commitlog import CommitLog, Record
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CommitLogError
-from commitlog.queues import notes
 from commitlog.queues.compiled.leases import (
+    AGAIN,
     DYING,
     SLOTS,
     SUSPECT,
@@ -29,14 +29,9 @@ _logger = logging.getLogger("commitlog")
 
 
 def settled(log: CommitLog, path: str, loaded: Loaded, dead: DeadLetters) -> Settled:
-    """Return what is left of a queue. In a copy, its state and its letters may be of two moments:
-    a dead letter that is not there is made again, and one that was put back is a job again.
-    """
+    """Return what is left of a queue."""
     replay = loaded.replay
-    missing, put_back = dead.lost_steps(replay.dead, loaded.last_ns)
-    replay.undo_dead(missing)
-    for place in put_back:
-        replay.take(notes.AGAIN, notes.encode_again(place))
+    replay.compare(*dead.of_copy(replay.wants_letter, loaded.last_ns))
 
     def has(print: Print) -> bool:
         return has_record(log, print)
@@ -103,6 +98,8 @@ def restore(
                 if tried.history:
                     flags |= DYING if tried.history[-1]["what"] == "rejected" else 0
                     (history,) = state.append_tried([tried], sync=False)
+            if place.position in settled.letters and not flags & DYING:
+                flags |= AGAIN  # its letter is removed when it is handed out
             table.restore(tuple(place), attempt, until_ns, history, flags)
             count += 1
             if place.position > table.top[0]:

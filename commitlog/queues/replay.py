@@ -30,6 +30,8 @@ class Settled(NamedTuple):
         The fingerprints that the log still has.
     again : list of Place
         Jobs that were dead letters, and are to be done again.
+    letters : set of int
+        Positions of jobs that are not done, although there is a letter.
     """
 
     scan: int
@@ -37,6 +39,7 @@ class Settled(NamedTuple):
     tried: dict[int, Tried]
     prints: list[Print]
     again: list[Place]
+    letters: set[int]
 
 
 class Replay:
@@ -45,7 +48,7 @@ class Replay:
     Attributes
     ----------
     dead : dict
-        The spans of the jobs that became dead letters, by their positions.
+        The spans of the jobs that became dead letters behind the base, by their positions.
     is_clean : bool
         Nothing was handed out after the last record.
     """
@@ -53,6 +56,7 @@ class Replay:
     def __init__(self, start: int) -> None:
         self.is_clean = False
         self.dead: dict[int, list[Span]] = {}
+        self.letters: set[int] = set()
         self._start = start
         self._scan = start
         self._done = Spans()
@@ -94,17 +98,27 @@ class Replay:
             place = notes.decode_again(value)
             self._done.remove(place.start, place.stop)
             self._tried.pop(place.position, None)
+            self.dead.pop(place.position, None)
             self._again[place.position] = place
         elif kind == notes.OPENED:
             self.is_clean = False
         else:
             raise notes.NoteError(f"there is no note of type {kind}")
 
-    def undo_dead(self, positions: Iterable[int]) -> None:
-        """Take back that jobs are dead letters."""
-        for position in positions:
-            for start, stop in self.dead[position]:
+    def wants_letter(self, position: int) -> bool:
+        """Return whether a job is a dead letter behind the base, or is not done."""
+        return position in self.dead or position not in self._done
+
+    def compare(self, letters: set[int], put_back: Iterable[Place]) -> None:
+        """Take what the letters say, if they were copied at another moment than the notes: a job is
+        not dead without a letter, and one whose letter was put back later is not done.
+        """
+        self.letters = letters
+        for position, spans in self.dead.items():
+            for start, stop in spans if position not in letters else ():
                 self._done.remove(start, stop)
+        for place in put_back:
+            self.take(notes.AGAIN, notes.encode_again(place))
 
     @property
     def noted_end(self) -> int:
@@ -146,4 +160,4 @@ class Replay:
         done.remove(end, 1 << 62)
         left = {position: each for position, each in tried.items() if position not in done}
         again = [place for position, place in self._again.items() if position not in done]
-        return Settled(scan, done.gaps(self._start, scan), left, self._prints, again)
+        return Settled(scan, done.gaps(self._start, scan), left, self._prints, again, self.letters)

@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,12 +35,16 @@ from commitlog.stores import own_sessions
 from commitlog.stores.archive_source import ArchiveSource
 from commitlog.stores.archived import is_archive
 from commitlog.stores.own_sessions import OwnSessions
+from commitlog.stores.side_stores import place_of_side, stored_sides
 from commitlog.stores.store_lease import StoreLease
 from commitlog.stores.store_session import newest_session, promotions
+from commitlog.stores.target import Target
 
 _logger = logging.getLogger("commitlog.store")
 _AT_A_TIME = 4  # segments
 _LEASE_TRIES = 10
+_SIDE_TRIES = 5
+_ANY_POSITION = (1 << 63) - 1
 
 Until = int | str | dt.datetime
 
@@ -245,13 +250,15 @@ def _copy(
     numbers: list[int],
     end: int,
     *,
-    lease: StoreLease | None,
-    follows: str | None,
+    lease: StoreLease | None = None,
+    follows: str | None = None,
 ) -> None:
     with (
         translate_errors(target, "restore a log"),
         LockedLog.restore(target, archive.identity) as copy,
     ):
+        # Before there is a log: it never lacks its queues.
+        _restore_sides(archive, target)
 
         def write(number: int) -> None:
             copy.add_segment(
@@ -270,3 +277,46 @@ def _copy(
             # So this directory, and no other, may go on with the store.
             own_sessions.write(copy.notes, OwnSessions(restored=newest.id))
         copy.finish(end, known)
+
+
+def _restore_sides(archive: ArchiveSource, path: str) -> None:
+    """Restore the side logs of a store to their ends. One that is damaged does not keep its log
+    from being restored.
+    """
+    for folder in stored_sides(archive.target):
+        where = os.path.join(path, folder)
+        for tried in range(_SIDE_TRIES):
+            try:
+                _restore_side(archive.target, folder, where)
+                break
+            except CorruptSegmentError as error:  # perhaps its store is just being written
+                if tried == _SIDE_TRIES - 1:
+                    _logger.warning(
+                        "%s cannot be restored, and its queue goes on without it: %s", where, error
+                    )
+        else:
+            shutil.rmtree(where, ignore_errors=True)
+
+
+def _restore_side(target: Target, folder: str, where: str) -> None:
+    for side in stored_sides(target).get(folder, []):
+        try:
+            inside = ArchiveSource(place_of_side(target.name, side), before=_ANY_POSITION)
+            with open_source(inside) as log:
+                end = _end(view_of(log), inside, (None, None))
+                _copy(inside, where, _whole_end(inside, end), end)
+            return
+        except (LogNotFoundError, NotALogError, PositionError):
+            shutil.rmtree(where, ignore_errors=True)  # an earlier one may have records
+
+
+def _whole_end(archive: ArchiveSource, end: int) -> list[int]:
+    """Return the segments behind the last gap: what is before was deleted, and not needed."""
+    numbers = [ref.number for ref in archive.segments()]
+    size = archive.segment_size
+    for _, stop in holes(numbers, size):
+        numbers = [each for each in numbers if each * size >= stop]
+    found = [each for each in numbers if each * size + HEADER_SIZE < end]
+    if not found:
+        raise PositionError("no record is stored", path=archive.location, position=end)
+    return found

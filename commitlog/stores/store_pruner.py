@@ -19,15 +19,15 @@ from commitlog.types import Identity
 _logger = logging.getLogger("commitlog.store")
 
 
-def prune_store(target: Target, identity: Identity, store: StoreOptions) -> None:
-    """Delete whole segments that exceed a limit of the store, oldest first, but never the last one
-    nor one that a reader has leased.
+def prune_store(target: Target, identity: Identity, store: StoreOptions, first: int = 0) -> None:
+    """Delete whole segments that exceed a limit of the store, or are below the `first` one, oldest
+    first, but never the last one nor one that a reader has leased.
     """
-    if store.max_age is None and store.max_bytes is None:
+    if store.max_age is None and store.max_bytes is None and not first:
         return
     size = identity.segment_size
     contents = read_contents(target, size)
-    wanted = list(_exceeding(target, identity, store, contents))
+    wanted = list(_exceeding(target, identity, store, contents, first))
     leased = expire_leases(target) if wanted else None
     gone = [number for number in wanted if leased is None or (number + 1) * size <= leased]
     for number in gone:
@@ -47,12 +47,13 @@ def _delete_before(target: Target, contents: Contents, first: int, size: int) ->
 
 
 def _exceeding(
-    target: Target, identity: Identity, store: StoreOptions, contents: Contents
+    target: Target, identity: Identity, store: StoreOptions, contents: Contents, first: int
 ) -> Iterator[int]:
     stored = sum(contents.sizes.values()) + sum(contents.part_bytes.values())
     for number, onward in pairwise(contents.sizes):
         too_large = store.max_bytes is not None and stored > store.max_bytes
-        if not too_large and not _is_old(target, identity, store, onward):
+        too_low = number < first
+        if not too_low and not too_large and not _is_old(target, identity, store, onward):
             return
         stored -= contents.sizes[number]
         yield number

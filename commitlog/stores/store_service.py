@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from commitlog.stores import own_sessions
 from commitlog.stores.archiver import Archiver
 from commitlog.stores.marker import Marker, place_of
 from commitlog.stores.own_sessions import OwnSessions
+from commitlog.stores.side_stores import SideStores
 from commitlog.stores.store_comparison import Comparison
 from commitlog.stores.store_gap import StoreGap
 from commitlog.stores.store_options import StoreOptions, refuse_unsafe
@@ -60,11 +62,18 @@ class StoreService(Service):
 
     If another log was promoted, or another writer claims the store while this one stores, the log
     fails.
+
+    Parameters
+    ----------
+    is_side : bool
+        The log is a side log, which is opened for reading. It may delete what is not stored, and
+        its store then does the same.
     """
 
-    def __init__(self, log: LogView, store: StoreOptions) -> None:
+    def __init__(self, log: LogView, store: StoreOptions, *, is_side: bool = False) -> None:
         super().__init__(f"commitlog store {log.path}")
         refuse_unsafe(store)
+        self._is_side = is_side
         self._log = log
         self._path = log.path
         self._identity = identity = log.identity
@@ -89,9 +98,13 @@ class StoreService(Service):
         self._last_error: str | None = None
         self._failed_rounds = 0
         self._marker = Marker(store)
-        with LogFiles(log.path, identity) as files:
-            files.begin_store(place_of(store))
-        log.hold("store", self._held)
+        self._sides = SideStores(
+            log.path, store, own.number, functools.partial(StoreService, is_side=True)
+        )
+        if not is_side:
+            with LogFiles(log.path, identity) as files:
+                files.begin_store(place_of(store))
+            log.hold("store", self._held)
 
     @property
     def kept_position(self) -> int:
@@ -125,12 +138,15 @@ class StoreService(Service):
             LogFiles(self._path, self._identity) as files,
             self._being_the_one(files) as is_the_one,
         ):
-            while is_the_one and not self._ending.is_set():
-                self._try(files)
-                self._wait()
-            if is_the_one:
-                self._try(files)
-                self._report_rest()
+            try:
+                while is_the_one and not self._ending.is_set():
+                    self._try(files)
+                    self._wait()
+                if is_the_one:
+                    self._try(files)
+                    self._report_rest()
+            finally:
+                self._sides.close()
 
     @contextlib.contextmanager
     def _being_the_one(self, files: LogFiles) -> Iterator[bool]:
@@ -156,6 +172,8 @@ class StoreService(Service):
             # The end is stored between two segments, which may take long.
             while self._round(files, self._durable()):
                 self._mark(files)
+            assert self._archiver is not None
+            self._sides.round(self._archiver.target)
             self._last_error, self._warned = None, False
         except (LogFailedError, LogExistsError, FencedError, InvalidOptionError) as error:
             self._last_error = str(error)
@@ -178,11 +196,17 @@ class StoreService(Service):
 
     def _mark(self, files: LogFiles) -> None:
         """Note in the log's directory what the store has, for all that delete segments."""
+        if self._is_side:
+            return
         compared, closing = self._tail is not None, self._ending.is_set()
         self._marker.note(files, self._stored(), compared=compared, at_once=closing)
 
     def _durable(self) -> int:
         """Flush the log, unless it is being closed; return the durable end."""
+        if self._is_side:
+            if self._log.flushed_position < self._log.committed_position:
+                self._log.ask_for_flush()
+            return self._recorded(self._log.flushed_position)
         return self._recorded(self._last if self._ending.is_set() else self._log.flush(_FLUSH_S))
 
     def _recorded(self, position: int) -> int:
@@ -212,7 +236,8 @@ class StoreService(Service):
             self._unneeded = []
         if isinstance(step, StoreWhole):
             self._tail.delete(self._storing.drop_covered())
-            prune_store(archiver.target, self._identity, self._store)
+            first = files.segment_numbers()[:1] if self._is_side else []
+            prune_store(archiver.target, self._identity, self._store, *first)
         return step is not None
 
     def _next_step(self, files: LogFiles, durable: int) -> Step | None:
@@ -246,7 +271,8 @@ class StoreService(Service):
         if gap.start < gap.stop:
             gap.put(archiver.target)
             failpoint("gap recorded")
-            _logger.warning(
+            _logger.log(
+                logging.DEBUG if self._is_side else logging.WARNING,
                 "%s: positions %d to %d were deleted from the log before they were stored; the "
                 "store goes on behind them",
                 self._path,

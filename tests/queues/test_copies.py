@@ -14,7 +14,8 @@ import pytest
 
 import commitlog
 import commitlog.errors
-from commitlog import replication
+from commitlog import Store, replication
+from commitlog.keep import restore
 from commitlog.queues import Queue
 from commitlog.queues.upkeep import write_base
 from tests.steps import die_at, replace_hook
@@ -191,3 +192,101 @@ def follow_killed(url: str, copy: Path, step: int) -> int:
             follower.wait(1 << 40, 3)
     finally:
         os._exit(0)
+
+
+# --- stores ---------------------------------------------------------------------------------------
+
+
+def has_stored(store: Path, log: Path, folder: str) -> bool:
+    """Return whether a restore would have all of a side log."""
+    shutil.rmtree(log.parent / "probe", ignore_errors=True)
+    try:
+        restore(store, log.parent / "probe")
+    except commitlog.errors.CommitLogError:
+        return False
+    return records(log.parent / "probe" / folder) == records(log / folder)
+
+
+def test_restored_log_goes_on_where_the_queue_was(tmp_path: Path) -> None:
+    log, store, new = tmp_path / "jobs", tmp_path / "store", tmp_path / "new"
+    with (
+        commitlog.open(log, store=Store(store, every=0.05)) as opened,
+        commitlog.queue(opened, "mailer") as jobs,
+    ):
+        put(jobs, range(20))
+        jobs.accept(jobs.take_many(10))
+        jobs.take(0).reject("no use")
+        jobs.put(b"later", after="1h")
+        jobs._parts.state.log.flush()
+        for folder in ("queues/mailer/state", "queues/mailer/dead", "queues/.delayed"):
+            until(lambda folder=folder: has_stored(store, log, folder))
+    restore(store, new)
+    assert values(new) == [b"%d" % number for number in range(11, 20)]
+    with commitlog.queue(new, "mailer") as jobs:
+        assert [letter.value for letter in jobs.dead()] == [b"10"]
+    # The restored log goes on with the store, and so do its queues.
+    with commitlog.open(new, store=Store(store, every=0.05)) as opened:
+        jobs = commitlog.queue(opened, "mailer")
+        put(jobs, range(30, 33))
+        jobs.take(0).accept()
+    restore(store, tmp_path / "newer")
+    assert values(tmp_path / "newer") == [b"31", b"32"]
+
+
+def test_machine_lost_while_it_stores_loses_no_job(tmp_path: Path) -> None:
+    """What was stored at any moment is a queue: no job is neither left nor finished."""
+    log, store = tmp_path / "jobs", tmp_path / "store"
+    done, dead = set[int](), set[int]()
+    with (
+        commitlog.open(log, store=Store(store, every=0.02)) as opened,
+        commitlog.queue(opened, "mailer", backoff=0) as jobs,
+    ):
+        put(jobs, range(200))
+        opened.flush()
+        for step in range(8):
+            for job in jobs.take_many(10):
+                if int(job.value) % 2:
+                    job.accept()
+                    done.add(int(job.value))
+                else:
+                    job.reject("no use")
+                    dead.add(int(job.value))
+            jobs.requeue(list(jobs.dead())[:2])
+            with contextlib.suppress(shutil.Error):  # what is just being deleted
+                shutil.copytree(store, tmp_path / f"store{step}")
+    for step in range(8):
+        new = tmp_path / f"new{step}"
+        try:
+            restore(tmp_path / f"store{step}", new)
+        except commitlog.errors.CommitLogError:
+            continue  # nothing was stored so early, or the copy of the store lacks a part
+        with commitlog.open(new, "r") as opened, opened.tailer() as tailer:
+            there = {int(record.value) for record in tailer}
+        with commitlog.queue(new, "mailer") as jobs:
+            left = [int(job.value) for job in jobs.taking(timeout=0)]
+            letters = [int(letter.value or b"") for letter in jobs.dead()]
+        assert there <= {*left, *letters, *done}, f"step {step}: a job was lost"
+        assert len(left) == len(set(left))
+
+
+def test_store_of_a_promoted_copy_has_its_queues(tmp_path: Path) -> None:
+    log, copy, store = tmp_path / "jobs", tmp_path / "copy", tmp_path / "store"
+    with (
+        commitlog.open(log, store=Store(store, every=0.05)) as opened,
+        commitlog.queue(opened, "mailer") as jobs,
+        followed(log, copy) as settled,
+    ):
+        put(jobs, range(20))
+        jobs.accept(jobs.take_many(5))
+        settled(jobs)
+    replication.promote(copy)
+    with (
+        commitlog.open(copy, store=Store(store, every=0.05)) as opened,
+        commitlog.queue(opened, "mailer") as jobs,
+    ):
+        jobs.accept(jobs.take_many(5))
+        jobs._parts.state.log.flush()
+        until(lambda: has_stored(store, copy, "queues/mailer/state"))
+    assert len(list(store.glob("*.side"))) == 1
+    restore(store, tmp_path / "new")
+    assert values(tmp_path / "new") == [b"%d" % number for number in range(10, 20)]
