@@ -23,7 +23,7 @@ _OPENING: Span = byte(1 << 32)  # one process opens the queue, and recovers it
 COMPACTING: Span = byte((1 << 32) + 1)  # one process writes a base
 _OPEN_S = 30.0
 _PATIENCE_S = 10.0
-_FORMAT = 2
+_FORMAT = 3
 _IDENTITY = struct.Struct("<8sI16s16sQQQQ")
 _MAGIC = b"clqueue\0"
 

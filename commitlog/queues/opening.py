@@ -345,7 +345,8 @@ class _Opening:
             left, is_clean = settled(self._log, state.path, loaded, dead), replay.is_clean
             table.set_identity(bytes(len(file.identity)))
             suspect_below = 0 if is_clean else self._view.tail_position
-            table.format(left.scan, beginning.terms.table_terms, suspect_below)
+            instance = int.from_bytes(os.urandom(8), "little") | 1
+            table.format(left.scan, beginning.terms.table_terms, suspect_below, instance)
             prints = left.prints
         parts = self._parts(file, state, beginning, reading)
         finishing = Finishing(parts, dead)

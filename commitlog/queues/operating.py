@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from commitlog import Record
 from commitlog.base.failpoint import failpoint
 from commitlog.base.polling import attempts
-from commitlog.errors import PositionError
+from commitlog.errors import IOFailureError, PositionError
 from commitlog.queues import notes
 from commitlog.queues.compiled.leases import AGAIN, fingerprint
 from commitlog.queues.dead_letters import DeadLetter, DeadLetters
@@ -21,6 +22,8 @@ from commitlog.queues.worker import boot_ns
 _PURGED_AT_ONCE = 1000
 _PATIENCE_S = 10.0
 _FOREVER_NS = (1 << 63) - 1
+
+_logger = logging.getLogger("commitlog")
 
 
 class Operating:
@@ -145,6 +148,10 @@ class Operating:
                 with worker.file.opening():
                     self._leave()
                 self._finishing.wake()
+        except IOFailureError as error:
+            if not parts.table.is_overwritten:
+                raise
+            _logger.warning("queue %s was closed without its leases: %s", parts.folder, error)
         finally:
             worker.leave()
             parts.state.close()

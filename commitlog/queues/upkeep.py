@@ -132,6 +132,7 @@ def write_base(parts: Parts, *, is_clean: bool = False, prints: Sequence[Print] 
     known_prints = [*prints, *state.prints_at(table.base)]
     if top:
         known_prints.append(Print(top, scan, print))
+    table.check()
     table.base = state.rebase(
         since,
         scan,

@@ -13,7 +13,8 @@ import pytest
 from commitlog.queues.compiled.leases import TABLE_SIZE, Lease, LeaseTable
 
 HEAD = 256  # the identity, which no operation reads
-LOCK_AT = 256
+GUARDS = slice(256, 264), slice(472, 480)  # the instance, and the turns of worker 0
+LOCK_AT = 264
 FIGURES_END = 1024  # the counts, lists and terms are in front
 DEAD_OWNER = (7 << 11) | 900
 ROUNDS = 40
@@ -36,7 +37,7 @@ def overwrite(memory: bytearray, numbers: random.Random) -> None:
 def use_while_overwritten(fd: int, numbers: random.Random) -> None:
     memory = bytearray(TABLE_SIZE)
     table = LeaseTable(memory, True, fd, "queue")
-    table.format(0, (100, 3, 1000, 1000, numbers.random() < 0.5), 0)
+    table.format(0, (100, 3, 1000, 1000, numbers.random() < 0.5), 0, 1)
     table.become(0, os.getpid(), 1000)
     records = [
         SimpleNamespace(
@@ -47,7 +48,10 @@ def use_while_overwritten(fd: int, numbers: random.Random) -> None:
     table.add(0, 200, records, records[-1])
     held, _ = table.acquire(Held, None, 6, 1000, False)
     first, second, *_, last = held
+    known = [memory[each] for each in GUARDS]
     overwrite(memory, numbers)
+    for each, content in zip(GUARDS, known, strict=True):
+        memory[each] = content  # as if nothing showed that it was overwritten
     operations = [
         lambda: table.acquire(Held, None, 4, 2000, False),
         lambda: table.expire(3000),

@@ -15,7 +15,7 @@ from commitlog.queues.compiled.leases import DYING, TABLE_SIZE, Lease, LeaseTabl
 
 LEASE_NS = 100
 ATTEMPTS = 3
-LOCK_AT = 256  # of the lock in the table, behind the identity
+LOCK_AT = 264
 DEAD_OWNER = (7 << 11) | 900  # no process holds the byte of this worker
 
 
@@ -45,7 +45,7 @@ class Machine(RuleBasedStateMachine):
         self.in_flight = in_flight
         fd = self.file.fileno()
         self.tables = [LeaseTable(self.memory, True, fd, "queue") for _ in range(2)]
-        self.tables[0].format(0, (LEASE_NS, ATTEMPTS, in_flight, 1000, ordered), 0)
+        self.tables[0].format(0, (LEASE_NS, ATTEMPTS, in_flight, 1000, ordered), 0, 1)
         for number, table in enumerate(self.tables):
             assert table.become(number, os.getpid(), self.now) == []
         self.held: list[list[Held]] = [[], []]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import traceback
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog.errors import DiskFullError
+from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.queues import Queue
 from tests.steps import die_at, replace_hook
 
@@ -206,3 +207,44 @@ def test_backup_below_newer_leases_loses_no_job(path: Path, tmp_path: Path, more
     restore_but(path, tmp_path / "backup", path / "queues" / QUEUE / "leases")
     fill(path, *range(1000, 1010))
     assert rest(path) == [*range(30, 50), *range(1000, 1010)]
+
+
+# --- leases that are overwritten while they are mapped --------------------------------------------
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    with (path / "queues" / QUEUE / "leases").open("r+b") as leases:
+        leases.write(content)
+
+
+@pytest.mark.parametrize("what", ["backup", "zeros", "noise"])
+def test_overwritten_leases_are_one_error(path: Path, what: str) -> None:
+    fill(path, *range(60))
+    leases = path / "queues" / QUEUE / "leases"
+    first, second = commitlog.queue(path, QUEUE), commitlog.queue(path, QUEUE)
+    first.accept(first.take_many(10, 0))
+    backup = leases.read_bytes()
+    held = first.take_many(10, 0)
+    first.accept(held[:5])
+    second.accept(second.take_many(10, 0))
+    noise = random.Random(1).randbytes(len(backup))
+    overwrite(path, {"backup": backup, "zeros": bytes(len(backup)), "noise": noise}[what])
+    for call in (lambda: first.accept(held[5:]), lambda: second.take(0), lambda: first.take(0)):
+        with pytest.raises(IOFailureError, match="`leases` was overwritten"):
+            call()
+    first.close()
+    second.close()
+    # What was accepted before is done, and nothing else.
+    assert rest(path) == [*range(15, 20), *range(30, 60)]
+
+
+def test_base_is_not_written_of_overwritten_leases(path: Path) -> None:
+    """The last worker, which is closed, would note all of its table."""
+    fill(path, *range(20))
+    queue = commitlog.queue(path, QUEUE)
+    queue.accept(queue.take_many(5, 0))
+    backup = (path / "queues" / QUEUE / "leases").read_bytes()
+    queue.accept(queue.take_many(5, 0))
+    overwrite(path, backup)
+    queue.close()
+    assert rest(path) == [*range(10, 20)]

@@ -207,7 +207,7 @@ uint32_t clq_orphan(clq_table *table, uint32_t worker, clq_lease *accepting, uin
         if (clq_state_of(word) == CLQ_ACQUIRED) {
             give_back(table, index, 0, true, CLQ_WORKER_DIED);
             count++;
-        } else if (*found < most) {
+        } else if (clq_state_of(word) == CLQ_ACCEPTING && *found < most) {
             accepting[*found].slot = index;
             accepting[(*found)++].ticket = clq_ticket_of(word);
         }

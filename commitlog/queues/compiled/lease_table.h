@@ -54,6 +54,7 @@ typedef struct clq_worker {
     uint32_t acquired;
     uint32_t unused;
     int64_t since_ns;
+    uint64_t turns; /* rises with each lock of the table; the worker's process knows it, too */
 } clq_worker;
 
 typedef struct clq_terms {
@@ -63,6 +64,7 @@ typedef struct clq_terms {
 
 typedef struct clq_table {
     uint8_t identity[CLQ_IDENTITY]; /* of the log and the machine; the caller's */
+    uint64_t instance;              /* random; 0: the table was found to be overwritten */
     uint32_t lock;                  /* 0, or generation << 11 | worker + 1 */
     uint32_t lock_sleepers;
     uint32_t ready; /* futex: raised when a job can be taken */
@@ -117,6 +119,17 @@ static inline uint64_t clq_word(enum clq_state state, uint32_t flags, uint32_t w
                                 uint32_t attempt, uint32_t ticket) {
     return (uint64_t)state | (uint64_t)flags << 4 | (uint64_t)worker << 8 |
            (uint64_t)attempt << 20 | (uint64_t)ticket << 32;
+}
+
+/* Whether the table is the one that a worker has used last, and nothing was written over it: a
+ * backup has an older `turns`. The caller has the lock. */
+static inline bool clq_take_turn(clq_table *table, uint64_t instance, uint32_t worker,
+                                 uint64_t *turns) {
+    if (table->instance != instance || instance == 0 || table->workers[worker].turns != *turns) {
+        return false;
+    }
+    table->workers[worker].turns = ++*turns;
+    return true;
 }
 
 /* Whether a lease is still that of `worker`: the slot is acquired under this ticket. */

@@ -17,6 +17,7 @@ cdef extern from "lease_table.h" nogil:
     ctypedef struct clq_worker:
         uint32_t generation, pid, acquired
         int64_t since_ns
+        uint64_t turns
 
     ctypedef struct clq_terms:
         int64_t lease_ns
@@ -24,6 +25,7 @@ cdef extern from "lease_table.h" nogil:
 
     ctypedef struct clq_table:
         uint8_t identity[1]
+        uint64_t instance
         uint32_t ready, sleepers, watcher, paused, terms_version, oldest
         uint32_t available, waiting, acquired, unfinished
         uint64_t top_print, taken, accepted, released, expired, orphaned, dead
@@ -45,6 +47,7 @@ cdef extern from "lease_table.h" nogil:
     uint32_t clq_flags_of(uint64_t word)
     uint32_t clq_worker_of(uint64_t word)
     uint32_t clq_attempt_of(uint64_t word)
+    bint clq_take_turn(clq_table *table, uint64_t instance, uint32_t worker, uint64_t *turns)
     bint clq_is_held(const clq_table *table, clq_lease lease, uint32_t worker)
     bint clq_is_accepting(const clq_table *table, clq_lease lease, uint32_t worker)
     void clq_format(clq_table *table, int64_t scan, const clq_terms *terms)

@@ -8,6 +8,9 @@ cdef class TableMemory:
     cdef int fd                        # of the file with a locked byte for each live worker
     cdef readonly uint32_t worker      # CLQ_WORKERS: none, as in the child of a fork
     cdef readonly uint32_t generation
+    cdef uint64_t instance             # of the table; 0: not known yet
+    cdef uint64_t turns                # of this worker
+    cdef readonly bint is_overwritten  # something else was written over the table
     cdef bint ending                   # no more jobs are taken, and no more acceptances begun
     cdef str path
 
@@ -37,8 +40,22 @@ cdef class TableMemory:
             )
         cdef uint32_t mine = self.generation << 11 | (self.worker + 1)
         if not clq_try_lock(self.table, mine):
-            self.await_lock(mine)
-        return 0
+            return self.await_lock(mine)
+        return self.take_turn()
+
+    cdef int take_turn(self) except -1:
+        """Refuse a table that is not the one of before, for all workers."""
+        if clq_take_turn(self.table, self.instance, self.worker, &self.turns):
+            return 0
+        self.is_overwritten = True
+        self.table.instance = 0
+        memset(self.table.identity, 0, CLQ_IDENTITY)
+        clq_unlock(self.table)
+        raise IOFailureError(
+            "`leases` was overwritten while the queue is open, such as by a backup: close the "
+            "queue in every process, then open it again; jobs that are held come again",
+            path=self.path, errno=5
+        )
 
     cdef int await_lock(self, uint32_t mine) except -1:
         cdef int code = 0
@@ -48,8 +65,9 @@ cdef class TableMemory:
             with nogil:
                 code = clq_await_lock(table, mine, fd)
             if code == CLQ_LOCKED:
-                return 0
+                return self.take_turn()
             if code == CLQ_TAKEN_OVER:
+                self.take_turn()
                 clq_rebuild(table)
                 return 0
             if code == CLQ_STALLED:
@@ -101,11 +119,17 @@ cdef class TableMemory:
         """Behind which place the state log has a note of a finished job."""
         return self.table.noted
 
-    def format(self, int64_t scan, tuple terms, int64_t suspect_below):
+    def check(self):
+        """Raise if something else was written over the table."""
+        self.lock()
+        self.unlock()
+
+    def format(self, int64_t scan, tuple terms, int64_t suspect_below, uint64_t instance):
         """Make a table without jobs. The caller has the queue for itself."""
         cdef clq_terms given = terms_of(terms)
         memset(<uint8_t *>self.table + CLQ_IDENTITY, 0, sizeof(clq_table) - CLQ_IDENTITY)
         clq_format(self.table, scan, &given)
+        self.table.instance = instance
         self.table.suspect_below = suspect_below
 
     def change_terms(self, tuple terms):
