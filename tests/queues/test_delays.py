@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import commitlog
-from commitlog.errors import InvalidOptionError, RecordTooLargeError, RecordTypeError
+from commitlog.errors import (
+    DiskFullError,
+    InvalidOptionError,
+    IOFailureError,
+    PositionError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
+from commitlog.queues.delayed_log import DelayedJob, DelayedLog
+from commitlog.queues.delays import _Mover
 from commitlog.queues.due_index import DueIndex
 from tests.steps import die_at, replace_hook
 
@@ -145,3 +154,32 @@ def test_delayed_log_that_cannot_be_opened_keeps_no_job_back(path: Path) -> None
         (path / "queues" / ".delayed").write_bytes(b"no log")
         queue.put(b"a")
         queue.take("30s").accept()
+
+
+def test_full_disk_delays_a_due_job(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that moves jobs waits, and goes on when there is room again."""
+    monkeypatch.setattr("commitlog.queues.delays._LOOK_S", 0.05)
+    append, left = DelayedLog.begin_moves, [DiskFullError("no room"), IOFailureError("no disk")]
+
+    def full(self: DelayedLog, moves: Any) -> None:
+        if left:
+            raise left.pop()
+        append(self, moves)
+
+    monkeypatch.setattr(DelayedLog, "begin_moves", full)
+    with commitlog.queue(path, "jobs") as queue:
+        queue.put(b"a", after=0.05)
+        assert queue.take("30s").value == b"a"
+        assert not left
+
+
+def test_jobs_that_no_mover_has_read_are_not_deleted(path: Path) -> None:
+    with commitlog.open(path, segment_size="1MiB") as log:
+        delayed = DelayedLog(log)
+        job = DelayedJob(b"a" * 200_000, None, 0, None)
+        places = [delayed.put(job, 1, None) for _ in range(30)]
+        _Mover(log, delayed)._shorten(DueIndex(), places[15])  # all that it has read are moved
+        assert delayed.read(places[15]).value == delayed.read(places[29]).value == job.value
+        with pytest.raises(PositionError):
+            delayed.read(places[0])
+        delayed.log.close()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import pickle
+import shutil
 import threading
 import time
 import traceback
@@ -18,6 +19,7 @@ import pytest
 import commitlog
 from commitlog.errors import (
     ClosedError,
+    CommitLogError,
     CorruptQueueError,
     ForkedError,
     InvalidOptionError,
@@ -30,6 +32,8 @@ from commitlog.errors import (
     ReadOnlyError,
 )
 from commitlog.queues import Job, Queue
+from commitlog.queues.upkeep import write_base
+from tests.steps import replace_hook
 
 
 @pytest.fixture
@@ -581,6 +585,42 @@ def test_letters_that_two_requeue_come_once(path: Path) -> None:
         one.take().accept()
         assert other.requeue(letters) == 0
         assert other.take_many(1, 0) == []
+
+
+@pytest.mark.parametrize("step", ["requeue noted", "requeued"])
+def test_base_during_a_requeue_keeps_its_job(path: Path, tmp_path: Path, step: str) -> None:
+    """Between the note and the job, a base of another worker would have neither."""
+    with commitlog.queue(path, "jobs") as one, commitlog.queue(path, "jobs") as other:
+        one.put(b"a")
+        one.take().reject()
+        one.put(b"b")
+        held = one.take()
+
+        def passed(name: str) -> None:
+            if name == step:
+                with other._parts.worker.file.compacting() as is_ours:
+                    if is_ours:
+                        write_base(other._parts)
+
+        replace_hook(passed)
+        try:
+            one.requeue()
+        finally:
+            replace_hook(None)
+        held.accept()
+        shutil.copytree(path, tmp_path / "after")  # a power cut would leave this
+    with commitlog.queue(tmp_path / "after", "jobs") as queue:
+        assert queue.take(0).value == b"a"
+
+
+def test_queue_without_its_hold_on_the_log_is_refused(path: Path) -> None:
+    """Retention would delete what it has not finished."""
+    with commitlog.open(path, "a") as log:
+        log.append(b"a")
+    (path / "tailers").mkdir(exist_ok=True)
+    (path / "tailers" / "queue+jobs").mkdir()
+    with pytest.raises(CommitLogError):
+        commitlog.queue(path, "jobs")
 
 
 def test_purge_takes_more_than_the_limits(path: Path) -> None:
