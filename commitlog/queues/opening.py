@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from commitlog import CommitLog, Record
 from commitlog import open as open_log
@@ -14,7 +14,6 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.name import check_name
 from commitlog.base.option import check_switches
 from commitlog.base.path import make_directory, translate_errors
-from commitlog.base.units import Duration
 from commitlog.errors import (
     CorruptQueueError,
     InUseError,
@@ -24,7 +23,6 @@ from commitlog.errors import (
     ReadOnlyError,
 )
 from commitlog.extension import LogView, view_of
-from commitlog.options import OptionOverrides
 from commitlog.queues import notes
 from commitlog.queues.dead_letters import DeadLetters
 from commitlog.queues.finishing import Finishing
@@ -35,7 +33,7 @@ from commitlog.queues.recovery import agree, restore, settled
 from commitlog.queues.replay import Replay
 from commitlog.queues.scanner import Scanner
 from commitlog.queues.state_log import Beginning, Loaded, StateLog
-from commitlog.queues.terms import GivenTerms, Order, Terms, given_terms
+from commitlog.queues.terms import GivenTerms, QueueOverrides, Terms, taken_terms
 from commitlog.queues.upkeep import Upkeep, begin_hold, hold_name, write_base
 from commitlog.queues.worker import Worker
 from commitlog.types import Mode, Start
@@ -60,17 +58,10 @@ def open_queue(
     *,
     topic: Topic[Any] | None = None,
     start: Start = "first",
-    lease: Duration | None = None,
-    max_attempts: SupportsIndex | None = None,
-    backoff: Duration | None = None,
-    backoff_most: Duration | None = None,
-    in_flight: SupportsIndex | None = None,
-    worker_in_flight: SupportsIndex | None = None,
-    order: Order | None = None,
     change: bool = False,
     sync: bool = False,
     mode: Mode = "a",
-    **overrides: Unpack[OptionOverrides],
+    **overrides: Unpack[QueueOverrides],
 ) -> Queue:
     """Open a queue: take the records of a log as jobs, each by one of its workers.
 
@@ -130,19 +121,12 @@ def open_queue(
     title = check_name(name)
     check_name(hold_name(title))
     check_switches(change=change, sync=sync)
-    given = given_terms(
-        lease=lease,
-        max_attempts=max_attempts,
-        backoff=backoff,
-        backoff_most=backoff_most,
-        in_flight=in_flight,
-        worker_in_flight=worker_in_flight,
-        order=order,
-    )
+    options: dict[str, Any] = dict(overrides)
+    given = taken_terms(options)
     if (log is None) == (topic is None):
         raise InvalidOptionError("queue() takes either a log or topic=, and not both")
     with ExitStack() as undo:
-        opened, owns_log = _log_of(log, topic, mode, overrides)
+        opened, owns_log = _log_of(log, topic, mode, options)
         if owns_log:
             undo.callback(opened.close)
         opening = _Opening(opened, title, given, start, change=change, reads_only=mode == "r")

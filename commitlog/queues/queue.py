@@ -7,7 +7,7 @@ import datetime as dt
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self, SupportsIndex
+from typing import Self, SupportsIndex, Unpack
 
 from commitlog import CommitLog, Record
 from commitlog.base.option import counted
@@ -30,7 +30,7 @@ from commitlog.queues.job import Job
 from commitlog.queues.operating import Operating
 from commitlog.queues.parts import Parts
 from commitlog.queues.queue_stats import QueueStats, queue_stats
-from commitlog.queues.terms import Order, Terms, given_terms
+from commitlog.queues.terms import TermOverrides, Terms, given_terms
 from commitlog.queues.upkeep import Upkeep
 from commitlog.queues.waiting import Waiting
 from commitlog.queues.worker import boot_ns
@@ -287,29 +287,17 @@ class Queue(ProcessBound):
         """Return what all workers of the queue agree on."""
         return self._parts.terms
 
-    def change(
-        self,
-        *,
-        lease: Duration | None = None,
-        max_attempts: SupportsIndex | None = None,
-        backoff: Duration | None = None,
-        backoff_most: Duration | None = None,
-        in_flight: SupportsIndex | None = None,
-        worker_in_flight: SupportsIndex | None = None,
-        order: Order | None = None,
-    ) -> Terms:
-        """Change terms for all workers, which go on; jobs that are held keep their leases."""
+    def change(self, **terms: Unpack[TermOverrides]) -> Terms:
+        """Change terms for all workers, which go on; jobs that are held keep their leases.
+
+        Parameters
+        ----------
+        **terms
+            As for `commitlog.queue`: `lease`, `max_attempts`, `backoff`, `backoff_most`,
+            `in_flight`, `worker_in_flight`, `order`.
+        """
         self._working()
-        given = given_terms(
-            lease=lease,
-            max_attempts=max_attempts,
-            backoff=backoff,
-            backoff_most=backoff_most,
-            in_flight=in_flight,
-            worker_in_flight=worker_in_flight,
-            order=order,
-        )
-        self._upkeep.change_terms(given)
+        self._upkeep.change_terms(given_terms(**terms))
         return self._parts.terms
 
     def stats(self) -> QueueStats:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, TypedDict, Unpack
 
+from commitlog.base.keywords import unknown
 from commitlog.base.option import chosen, counted, lasting
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import InvalidOptionError
+from commitlog.options import OptionOverrides
 from commitlog.queues.compiled.leases import SLOTS
 
 Order = Literal["none", "key"]
@@ -46,39 +49,52 @@ class Terms:
         """Read what `as_json` returned; anything else is a `ValueError`."""
         if not isinstance(content, dict) or set(content) != set(asdict(cls())):
             raise ValueError("the terms of a queue have other fields")
-        return given_terms(
-            lease=content["lease_s"],
-            max_attempts=content["max_attempts"],
-            backoff=content["backoff_s"],
-            backoff_most=content["backoff_most_s"],
-            in_flight=content["in_flight"],
-            worker_in_flight=content["worker_in_flight"],
-            order=content["order"],
-        ).over(cls())
+        return taken_terms({name: content[field] for name, (field, _) in _GIVEN.items()}).over(
+            cls()
+        )
 
 
-@dataclass(frozen=True)
-class GivenTerms:
-    """The terms that a call names; None: not named."""
+class TermOverrides(TypedDict, total=False):
+    """The terms that a call may name."""
 
-    lease_s: float | None = None
-    max_attempts: int | None = None
-    backoff_s: float | None = None
-    backoff_most_s: float | None = None
-    in_flight: int | None = None
-    worker_in_flight: int | None = None
-    order: str | None = None
+    lease: Duration | None
+    max_attempts: SupportsIndex | None
+    backoff: Duration | None
+    backoff_most: Duration | None
+    in_flight: SupportsIndex | None
+    worker_in_flight: SupportsIndex | None
+    order: Order | None
+
+
+class QueueOverrides(TermOverrides, OptionOverrides):
+    """The terms of a queue, and the options of its log."""
+
+
+_count = counted(SLOTS, 1)
+# The field of a term that a call names, and its check.
+_GIVEN: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "lease": ("lease_s", lasting(0.001)),
+    "max_attempts": ("max_attempts", counted(_ATTEMPTS_MOST, 1)),
+    "backoff": ("backoff_s", parse_duration),
+    "backoff_most": ("backoff_most_s", parse_duration),
+    "in_flight": ("in_flight", _count),
+    "worker_in_flight": ("worker_in_flight", _count),
+    "order": ("order", chosen(("none", "key"))),
+}
+
+
+class GivenTerms(dict[str, Any]):
+    """The fields of the terms that a call names."""
 
     def over(self, terms: Terms) -> Terms:
         """Return terms in which those that are named are replaced."""
-        named = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(terms, **named)
+        return replace(terms, **self)
 
     def check_agree(self, terms: Terms, path: str) -> None:
         """Refuse terms that differ from those that the queue has."""
         now = asdict(terms)
-        for name, value in asdict(self).items():
-            if value is not None and value != now[name]:
+        for name, value in self.items():
+            if value != now[name]:
                 option = name.removesuffix("_s")
                 raise InvalidOptionError(
                     f"the queue has {option}={now[name]!r}, and this call asks for {value!r}: "
@@ -87,30 +103,23 @@ class GivenTerms:
                 )
 
 
-def given_terms(
-    *,
-    lease: Duration | None = None,
-    max_attempts: SupportsIndex | None = None,
-    backoff: Duration | None = None,
-    backoff_most: Duration | None = None,
-    in_flight: SupportsIndex | None = None,
-    worker_in_flight: SupportsIndex | None = None,
-    order: Order | None = None,
-) -> GivenTerms:
+def taken_terms(overrides: dict[str, Any]) -> GivenTerms:
+    """Take the terms out of what a call names, and check them."""
+    found = GivenTerms()
+    for name, (field, check) in _GIVEN.items():
+        value = overrides.pop(name, None)
+        if value is not None:
+            found[field] = check(value, name)
+    return found
+
+
+def given_terms(**terms: Unpack[TermOverrides]) -> GivenTerms:
     """Check the terms that a call names."""
-
-    def count(value: SupportsIndex | None, name: str, most: int) -> int | None:
-        return None if value is None else counted(most, 1)(value, name)
-
-    return GivenTerms(
-        None if lease is None else lasting(0.001)(lease, "lease"),
-        count(max_attempts, "max_attempts", _ATTEMPTS_MOST),
-        None if backoff is None else parse_duration(backoff, "backoff"),
-        None if backoff_most is None else parse_duration(backoff_most, "backoff_most"),
-        count(in_flight, "in_flight", SLOTS),
-        count(worker_in_flight, "worker_in_flight", SLOTS),
-        None if order is None else chosen(("none", "key"))(order, "order"),
-    )
+    left: dict[str, Any] = dict(terms)
+    found = taken_terms(left)
+    for name in left:
+        raise InvalidOptionError(unknown(name, _GIVEN))
+    return found
 
 
 def backoff_s(terms: Terms, attempt: int, chance: float) -> float:
