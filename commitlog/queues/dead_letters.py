@@ -84,6 +84,9 @@ class DeadLetters:
         self._pid = os.getpid()
         self._tailer: Tailer | None = None
         self._known: dict[int, int] = {}  # where the letter of a job is, by the job's position
+        self._counting: Tailer | None = None
+        self._letters = 0
+        self._gone: set[int] = set()
         self._closed = False
         self._path = os.path.join(folder, _FOLDER)
         self._segment_size = segment_size
@@ -145,13 +148,18 @@ class DeadLetters:
         """Return whether there is a letter of an unfinished job."""
         return self._find(place) is not None
 
+    def _alone(self) -> threading.Lock:
+        """Return the lock of the index; in the child of a fork, begin anew."""
+        if self._pid != os.getpid():  # a thread of the parent may have been in it
+            self._pid, self._looking = os.getpid(), threading.Lock()
+            self._tailer = self._counting = None
+        return self._looking
+
     def _find(self, place: Place) -> int | None:
         """Return where that letter is. The first call reads all letters, a later one those that
         came since.
         """
-        if self._pid != os.getpid():  # a thread of the parent may have been in it
-            self._pid, self._looking, self._tailer = os.getpid(), threading.Lock(), None
-        with self._looking:
+        with self._alone():
             log = self._opened()
             if log is None:
                 return None
@@ -179,18 +187,22 @@ class DeadLetters:
         return _place_of(self._log.read(at))
 
     def __len__(self) -> int:
-        """Count the letters that were not put back."""
-        log = self._opened()
-        if log is None:
-            return 0
-        letters, gone = 0, set()
-        with log.tailer() as tailer:
-            for record in tailer:
+        """Count the letters that were not put back: the first call all of them, a later one those
+        that came since.
+        """
+        with self._alone():
+            log = self._opened()
+            if log is None:
+                return 0
+            if self._counting is None:
+                self._letters, self._gone = 0, set()
+                self._counting = log.tailer()
+            for record in self._counting:
                 if record.type == _GONE:
-                    gone.add(_at_of(record))
+                    self._gone.add(_at_of(record))
                 else:
-                    letters += record.type == _LETTER
-        return letters - len(gone)
+                    self._letters += record.type == _LETTER
+            return self._letters - len(self._gone)
 
     def of_copy(self, wants: Callable[[int], bool], since_ns: int) -> tuple[set[int], list[Place]]:
         """Return what the letters of a copied queue say: they may be newer or older than its state.

@@ -29,6 +29,7 @@ from commitlog.tools.cli import INTERRUPTED
 from commitlog.tools.cli.quantities import age_text, latency_text, size_text
 from commitlog.tools.cli.rates import Rates
 from commitlog.tools.cli.record_format import escaped
+from commitlog.tools.observe.queue_watch import QueueFigures, QueueWatch
 from commitlog.tools.observe.watching import LogFigures, LogWatch, WriterFigures
 
 _SNAPSHOTS_KEPT = 120
@@ -125,6 +126,7 @@ class Dashboard(App[int]):
         super().__init__()
         self.failure: CommitLogError | None = None
         self._watch = watch
+        self._queues = QueueWatch(watch.path)
         self._interval_s = interval_s
         self._before = watch.look()
         self._sampler = LatencySampler(watch.path)
@@ -139,7 +141,7 @@ class Dashboard(App[int]):
                 with Horizontal(classes="rate"):
                     yield Static(id=name, markup=False)
                     yield Sparkline(history, id=f"{name}-line")
-            for name in ("figures", "writers", "tailers"):
+            for name in ("figures", "writers", "tailers", "queues"):
                 yield Static(id=name, classes="table")
         yield Footer()
 
@@ -154,6 +156,7 @@ class Dashboard(App[int]):
 
     def on_unmount(self) -> None:
         self._sampler.end()
+        self._queues.close()
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < _NARROW, "narrow")
@@ -206,6 +209,9 @@ class Dashboard(App[int]):
         self.query_one("#figures", Static).update(_figures(now, narrow=narrow))
         self.query_one("#writers", Static).update(_writers(now, rates, narrow=narrow))
         self.query_one("#tailers", Static).update(_tailers(now, rates, narrow=narrow))
+        queues = self._queues.look()
+        self.query_one("#queues", Static).display = bool(queues)
+        self.query_one("#queues", Static).update(_queues_table(queues, narrow=narrow))
 
 
 def _title(now: LogFigures, width: int) -> str:
@@ -290,6 +296,28 @@ def _tailers(now: LogFigures, rates: Rates, *, narrow: bool) -> Table | str:
                 finished_style="red",
             ),
             *more,
+        )
+    return table
+
+
+def _queues_table(queues: list[QueueFigures], *, narrow: bool) -> Table:
+    more = [] if narrow else [">waiting", ">oldest", ">accepted/s"]
+    table = _table("queue", ">depth", ">held", ">dead", *more)
+    for each in queues:
+        stats, rate = each.stats, each.accepted_per_s
+        name = f"{_safe(stats.name)} (drained)" if stats.paused else _safe(stats.name)
+        table.add_row(
+            name,
+            "?" if stats.depth is None else f"{stats.depth:,}",
+            f"{stats.held:,}",
+            Text(f"{stats.dead:,}", "red" if stats.dead else ""),
+            *[]
+            if narrow
+            else [
+                f"{stats.waiting:,}",
+                "" if stats.oldest_s is None else f"{stats.oldest_s:.3g} s",
+                "" if rate is None else f"{rate:,.0f}",
+            ],
         )
     return table
 

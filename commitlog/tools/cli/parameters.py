@@ -230,20 +230,30 @@ def tailer_name(text: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-def complete_tailer(
-    context: click.Context, parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    """Complete the name of a tailer of the log that is given before it."""
-    names: list[str] = []
-    # While an option lacks its value, click leaves the arguments in `context.args`.
-    for log in filter(None, [context.params.get("log"), *context.args]):
-        with contextlib.suppress(OSError):
-            names += os.listdir(os.path.join(log, "tailers"))
-    return [
-        CompletionItem(name)
-        for name in sorted(names)
-        if name.startswith(incomplete) and not name.startswith(".")
-    ]
+def _complete_name(
+    folder: str,
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return what completes a name that is in a folder of the log that is given before it."""
+
+    def complete(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        names: list[str] = []
+        # While an option lacks its value, click leaves the arguments in `context.args`.
+        for log in filter(None, [context.params.get("log"), *context.args]):
+            with contextlib.suppress(OSError):
+                names += os.listdir(os.path.join(log, folder))
+        return [
+            CompletionItem(name)
+            for name in sorted(names)
+            if name.startswith(incomplete) and not name.startswith(".")
+        ]
+
+    return complete
+
+
+complete_tailer = _complete_name("tailers")
+complete_queue = _complete_name("queues")
 
 
 # --- options that several commands share ----------------------------------------------------------

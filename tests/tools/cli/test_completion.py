@@ -45,6 +45,14 @@ def test_tailer_names_are_completed_after_their_log(tmp_path: Path) -> None:
     assert completed("tail", "--name", "b") == set()
 
 
+def test_queue_names_are_completed_after_their_log(tmp_path: Path) -> None:
+    for name in ("mailer", "map", "other"):
+        commitlog.queue(tmp_path / "log", name).close()
+    log = str(tmp_path / "log")
+    assert completed("queue", log, "ma") == {"plain,mailer", "plain,map"}
+    assert completed("queue", log, "mailer", "pu") == {"plain,purge"}
+
+
 def test_bash_completes_through_its_script(tmp_path: Path) -> None:
     program = tmp_path / "commitlog"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.tools.cli "$@"\n')

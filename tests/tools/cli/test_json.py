@@ -43,7 +43,8 @@ def schemas() -> dict[str, Schema]:
         for name, rest in found["tailers"].items()
         if "[]" in name
     }
-    found["top"] = found["top"] | tailers
+    queues = {name: rest for name, rest in found["queue"].items() if name.startswith("queues[]")}
+    found["top"] = found["top"] | tailers | queues
     return found
 
 
@@ -230,6 +231,7 @@ def _of_queues(path: Path) -> list[tuple[str, list[dict[str, Any]]]]:
         held = queue.take(0)
         found = [
             ("queue", printed("queue", path)),
+            ("top", printed("top", "--interval", "0.1", path)),
             ("queue LOG NAME", printed("queue", path, "mailer")),
             ("queue LOG NAME peek", printed("queue", path, "mailer", "peek")),
             ("queue LOG NAME dead", printed("queue", path, "mailer", "dead")),

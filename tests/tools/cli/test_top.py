@@ -24,6 +24,7 @@ from commitlog.tools import cli
 from commitlog.tools.cli.dashboard import Dashboard, Help, LatencySampler
 from commitlog.tools.cli.quantities import latency_text, size_text
 from commitlog.tools.cli.rates import Rates, as_object
+from commitlog.tools.observe.queue_watch import QueueWatch
 from commitlog.tools.observe.watching import LogWatch
 from tests.tools.cli.program import (
     LIMIT_S,
@@ -97,6 +98,37 @@ def test_json_has_watermarks_records_writers_and_disk(path: Path) -> None:
     assert found["disk_bytes"] > 0
 
 
+def test_queues_are_shown(path: Path) -> None:
+    with commitlog.queue(path, "mailer") as queue:
+        queue.accept(queue.take_many(10))
+        queue.take().reject("no use")
+        held = queue.take()
+        (found,) = json.loads(run("top", *SHORT, "--json", path).stdout)["queues"]
+        assert found["oldest_s"] > 0
+        del found["oldest_s"]
+        assert found == {
+            "name": "mailer",
+            "depth": 89,
+            "held": 1,
+            "waiting": 0,
+            "dead": 1,
+            "paused": False,
+            "accepted_per_s": 0,
+        }
+        with QueueWatch(str(path)) as watch:
+            assert watch.look()[0].accepted_per_s is None
+            held.accept()
+            (after,) = watch.look()
+            assert after.accepted_per_s is not None
+            assert after.accepted_per_s > 0
+            queue.requeue()
+            assert watch.look()[0].stats.dead == 0
+    with QueueWatch(str(path)) as watch:
+        assert len(watch.look()) == 1
+        shutil.rmtree(path / "queues")
+        assert watch.look() == []
+
+
 def test_killed_writer_is_shown_as_dead(path: Path) -> None:
     with writing(path) as process:
         process.send_signal(signal.SIGKILL)
@@ -153,7 +185,16 @@ def shown(pilot: Pilot[int]) -> str:
     app = pilot.app
     texts = [
         app.query_one(f"#{name}", Static)
-        for name in ("title", "append", "flush", "latency", "figures", "writers", "tailers")
+        for name in (
+            "title",
+            "append",
+            "flush",
+            "latency",
+            "figures",
+            "writers",
+            "tailers",
+            "queues",
+        )
     ]
     return "\n".join(
         str(line.text).rstrip()
@@ -197,6 +238,20 @@ def test_dashboard_fits_its_terminal(path: Path, size: tuple[int, int]) -> None:
                 assert "\u2026" not in seen.partition("\n")[2]  # only the path is cut
                 assert all(line.size.width > 5 for line in dashboard.query(Sparkline))
                 assert all(widget.region.right <= size[0] for widget in dashboard.query(Static))
+
+    asyncio.run(look())
+
+
+def test_dashboard_has_a_row_for_each_queue(path: Path) -> None:
+    async def look() -> None:
+        with LogWatch(path) as watch:
+            dashboard = Dashboard(watch, 0.1)
+            async with dashboard.run_test(size=(80, 40)) as pilot:
+                assert not dashboard.query_one("#queues", Static).display
+                with commitlog.queue(path, "mailer"), commitlog.queue(path, "other"):
+                    seen = await _until_shown(pilot, "mailer")
+                    assert "other" in seen
+                    assert "accepted/s" in seen
 
     asyncio.run(look())
 

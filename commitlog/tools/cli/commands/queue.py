@@ -24,7 +24,9 @@ _TEXT_MOST = 60
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.argument("name", required=False, type=parameters.tailer_name)
+@click.argument(
+    "name", required=False, type=parameters.tailer_name, shell_complete=parameters.complete_queue
+)
 @click.argument("action", required=False, type=click.Choice((*LOOKS, *CHANGES)))
 @click.option(
     "-n", "count", type=click.IntRange(1, 4096), default=10, help="How many to show [10]."

@@ -13,6 +13,7 @@ from commitlog.tools.cli import parameters
 from commitlog.tools.cli.output import print_json
 from commitlog.tools.cli.progress import is_terminal
 from commitlog.tools.cli.rates import Rates, as_object
+from commitlog.tools.observe.queue_watch import QueueWatch
 from commitlog.tools.observe.watching import LogWatch
 
 _KINDS = {
@@ -39,8 +40,8 @@ _KINDS = {
 def command(context: click.Context, *, log: str, interval: float, as_json: bool) -> None:
     """Show live figures of LOG on a terminal.
 
-    It shows append and flush rates, latency, watermarks, writers, and named tailers with their lag.
-    It opens LOG for reading only. q or Ctrl-C ends it; ? shows help.
+    It shows append and flush rates, latency, watermarks, writers, named tailers with their lag, and
+    work queues. It opens LOG for reading only. q or Ctrl-C ends it; ? shows help.
 
     \b
     Examples:
@@ -56,9 +57,12 @@ def command(context: click.Context, *, log: str, interval: float, as_json: bool)
                 path=log,
             )
         if as_json:
-            time.sleep(interval)
-            now = watch.look()
-            print_json(as_object(now, Rates.between(before, now)))
+            with QueueWatch(watch.path) as queues:
+                queues.look()
+                time.sleep(interval)
+                now = watch.look()
+                listed = [each.as_object() for each in queues.look()]
+            print_json({**as_object(now, Rates.between(before, now)), "queues": listed})
             return
         if (
             not (is_terminal(sys.stdin) and is_terminal(sys.stdout))
