@@ -284,7 +284,7 @@ class _Opening:
             new = Beginning(uuid, self._first(), self._given.over(Terms()))
             state.begin(new)
             failpoint("terms noted")
-            return Loaded(new, Replay(new.start))
+            return Loaded(new, Replay(new.start, is_clean=True))
         if loaded.beginning.uuid != uuid:
             raise CorruptQueueError(
                 "this folder is the queue of another log: move it back, or delete it",

@@ -53,8 +53,8 @@ class Replay:
         Nothing was handed out after the last record.
     """
 
-    def __init__(self, start: int) -> None:
-        self.is_clean = False
+    def __init__(self, start: int, *, is_clean: bool = False) -> None:
+        self.is_clean = is_clean
         self.dead: dict[int, list[Span]] = {}
         self.letters: set[int] = set()
         self._start = start

@@ -79,6 +79,16 @@ def test_lost_end_of_the_log_voids_its_acceptances(path: Path, tmp_path: Path) -
     assert rest(tmp_path / "cut") == [*range(100, 120)]
 
 
+def test_new_queue_notes_no_first_attempt(path: Path) -> None:
+    """Nothing of it was handed out before, so no job is suspected, and no hand-out waits."""
+    fill(path, *range(30))
+    with commitlog.queue(path, QUEUE) as queue:
+        before = queue._parts.state.end
+        jobs = queue.take_many(30, 0)
+        assert queue._parts.state.end == before
+        assert [job.flags for job in jobs] == [0] * 30
+
+
 def test_state_is_compacted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlog.queues.state_log._COMPACT_BYTES", 2000)
     monkeypatch.setattr("commitlog.queues.upkeep._EVERY_NS", 0)
