@@ -126,7 +126,7 @@ fault-tools: $(DEPENDENCIES)
 FAULTS := build/faults
 LEG := $(BIN)/python -m tests.leg $(FAULTS)
 # Some legs alone: make faults LEGS="kills cuts".
-LEGS := kills images rounds mirror calls cuts simulation fuzzing mutants
+LEGS := kills images rounds outbox mirror calls cuts simulation fuzzing mutants
 leg = $(if $(filter $1,$(LEGS)),$(LEG) $1,:)
 LONG_TESTS := $(BIN)/python -m pytest -q -m long -p no:cacheprovider $(SPREAD)
 KILLS := $(addprefix tests/,faults/test_kill.py faults/test_killed_neighbours.py \
@@ -139,6 +139,7 @@ faults: asserts $(DEPENDENCIES) fault-tools
 	@$(call leg,kills) env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(KILLS)
 	@$(call leg,images) env COMMITLOG_LONG=0.1 $(LONG_TESTS) $(IMAGES)
 	@$(call leg,rounds) env COMMITLOG_ROUNDS=15 $(LONG_TESTS) tests/faults/replication/test_rounds.py
+	@$(call leg,outbox) $(BIN)/python -m tests.outbox.kills --kills 50 --json $(FAULTS)/outbox.json
 	@$(call leg,mirror) $(BIN)/python -m tests.mirror.kills --kills 20 --json $(FAULTS)/mirror.json
 	@$(call leg,calls) $(BIN)/python -m tests.faults.calls --tenth today --json $(FAULTS)/calls.json
 	@$(call leg,cuts) $(BIN)/python -m tests.faults.device --cuts 100 --json $(FAULTS)/cuts.json

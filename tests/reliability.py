@@ -41,6 +41,14 @@ def mirrored(figures: Figures) -> tuple[str, str]:
     return f"{kills} kills in {len(runs)} runs, {records:,} records of the log", str(wrong)
 
 
+def moved(figures: Figures) -> tuple[str, str]:
+    """Return what the kills of applications and relays did, and how many runs failed."""
+    runs = figures["runs"]
+    kills = ", ".join(f"{run['kills']} kills on {run['database']}" for run in runs)
+    rows = sum(run["rows"] for run in runs)
+    return f"{kills}, {rows:,} rows moved", str(sum(len(run["wrong"]) for run in runs))
+
+
 # Of each leg: what was injected, and what was found wrong.
 LEGS: dict[str, Callable[[Figures], tuple[str, str]]] = {
     "power cuts of a block device": lambda it: (
@@ -71,6 +79,7 @@ LEGS: dict[str, Callable[[Figures], tuple[str, str]]] = {
         f"{it['tried']} faults put into the code, {it['caught']} of them caught",
         f"{len(it['survived'])} not caught",
     ),
+    "outbox": moved,
     "mirror": mirrored,
     "soak": soaked,
 }

@@ -4,6 +4,9 @@ The relay writes the row in the transaction that takes rows for a batch, before 
 The numbers of a batch are therefore durable before the log has one of them, and the rows stay in
 the table until the log has all of them durably. After a crash the relay appends the batch again,
 and the log recognises the numbers that it has.
+
+Each relay begins its first batch at a random distance above the last number. So the databases of
+which one is a copy of the other, or was restored, never give one number to two rows.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from commitlog import Record
 # The log knows the last 64 numbers of a producer: docs/durability.md.
 BATCH_ROWS = 64
 BATCH_BYTES = 4 << 20
+GAP_MOST = 1 << 32  # numbers have 63 bits
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,8 @@ class Progress:
     position, checksum : int
         Of the last record that was moved: where it is, and a CRC of its key and value. -1 and 0
         before the first one.
-    tail : int
-        The end of the log when the batch was taken. A record below it is none of the batch, even if
-        it has the number and the bytes of one: the database was restored.
+    last : int
+        The largest number that was moved before the batch; -1 before the first one.
     """
 
     producer: str
@@ -48,7 +51,7 @@ class Progress:
     batch: tuple[int, ...] = ()
     position: int = -1
     checksum: int = 0
-    tail: int = 0
+    last: int = -1
 
     @classmethod
     def new(cls, log: str) -> Progress:
@@ -59,8 +62,8 @@ class Progress:
     def of(cls, row: Any) -> Progress:
         """Read the state row."""
         batch = tuple(map(int, row.batch.split()))
-        last = row.position, row.checksum
-        return cls(row.producer, row.log, row.number, batch, *last, row.tail)
+        moved = row.position, row.checksum, row.last
+        return cls(row.producer, row.log, row.number, batch, *moved)
 
     def columns(self) -> dict[str, Any]:
         """Return the state row."""
@@ -74,11 +77,12 @@ class Progress:
         found = replace(self, number=self.number + moved, batch=self.batch[moved + refused :])
         if last is None:
             return found
-        return replace(found, position=last.position, checksum=checksum_of(last))
+        number = self.number + moved - 1
+        return replace(found, position=last.position, checksum=checksum_of(last), last=number)
 
-    def taking(self, waiting: list[tuple[int, int]], tail: int) -> Progress:
-        """Return the progress with the next batch, of ids and sizes of rows that wait, for a log
-        that ends at `tail`.
+    def taking(self, waiting: list[tuple[int, int]], gap: int) -> Progress:
+        """Return the progress with the next batch, of ids and sizes of rows that wait, numbered
+        behind a gap.
         """
         total = 0
         batch: list[int] = []
@@ -87,7 +91,15 @@ class Progress:
             if batch and total > BATCH_BYTES:
                 break
             batch.append(number)
-        return replace(self, batch=tuple(batch), tail=tail if batch else self.tail)
+        return replace(self, batch=tuple(batch), number=self.number + gap) if batch else self
+
+    def fits(self, number: int | None) -> bool:
+        """Return whether a log can have this largest number: the last one that was moved, or one of
+        the batch. It is smaller, or None, if the log has forgotten the producer, and in a log that
+        lost records, which the last record shows.
+        """
+        end = self.number + len(self.batch)
+        return number is None or number <= self.last or self.number <= number < end
 
 
 def checksum_of(record: Record) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import os
+import secrets
 import threading
 import uuid
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Self
 
 import sqlalchemy as sa
@@ -37,7 +37,7 @@ from commitlog.errors import (
 )
 from commitlog.extension import view_of
 from commitlog.outbox.database import Database, connect
-from commitlog.outbox.progress import BATCH_ROWS, Progress, checksum_of
+from commitlog.outbox.progress import BATCH_ROWS, GAP_MOST, Progress, checksum_of
 from commitlog.outbox.row import unpacked_headers
 from commitlog.outbox.tables import OutboxTables
 from commitlog.topics import Topic
@@ -95,8 +95,8 @@ class Relay:
         self._database: Database | None = None
         self._progress: Progress
         self._rows: list[Any] = []
-        self._tried = -1
-        self._is_fresh = False
+        self._gap = 0
+        self._known = -1
         self._open()
 
     # --- moving -----------------------------------------------------------------------------------
@@ -155,6 +155,8 @@ class Relay:
                 if row is not None:
                     position = self._append(row, self._progress.number + moved)
             except _REFUSED as error:
+                if self._progress.number + moved <= self._known:
+                    raise self._misfit(f"the log has a row that it cannot take: {error}") from error
                 why = str(error)
                 if isinstance(error, RecordTooLargeError) and row.size > self._largest:
                     why = f"{row.size} bytes: a record of this log has at most {self._largest}"
@@ -178,7 +180,6 @@ class Relay:
 
     def _append(self, row: Any, number: int) -> int:
         """Append a row under its number, and check that a repeat has the same record."""
-        is_new, self._tried = number > self._tried, max(number, self._tried)
         given: dict[str, Any] = {"key": row.key, "headers": unpacked_headers(row.headers)}
         given |= {"producer": self._progress.producer, "producer_sequence": number, "sync": False}
         topic, message = self._message_of(row)
@@ -194,8 +195,7 @@ class Relay:
             if not row.headers:
                 raise
             raise MessageValueError(error.message) from error  # of the name of a header
-        is_old = is_new or position < self._progress.tail
-        if position < end and (is_old or not self._is_same(position, row, topic, message)):
+        if position < end and not self._is_same(position, row, topic, message):
             raise self._misfit(f"another row has number {number} in the log, at {position}")
         return position
 
@@ -246,8 +246,7 @@ class Relay:
                 waiting = sa.select(rows.c.id, size).where(rows.c.error.is_(None))
                 found = connection.execute(waiting.order_by(rows.c.id).limit(BATCH_ROWS))
                 sizes = [(number, length) for number, length in found]
-                progress = progress.taking(sizes, self._log.tail_position)
-                self._is_fresh = True
+                progress = progress.taking(sizes, self._gap)
             if progress != before:
                 self._write(connection, progress)
             taken = self._read_rows(connection, progress)
@@ -257,6 +256,8 @@ class Relay:
             number = before.batch[moved]
             _logger.error("%s: row %d is set aside: %s", self._place, number, why)
         self._progress, self._rows = progress, taken
+        if progress.batch:
+            self._gap = 0
 
     def _write(self, connection: sa.Connection, progress: Progress) -> None:
         state, before = self._tables.relay, self._progress.columns()
@@ -300,8 +301,6 @@ class Relay:
                 self._check()
             except OutboxError as error:
                 self._begin_anew(error)
-            else:
-                self._lower_tail()
         except BaseException:
             self.close()
             raise
@@ -316,24 +315,17 @@ class Relay:
             else:
                 self._progress = Progress.of(row)
             self._rows = self._read_rows(connection, self._progress)
-        # The log may have any number of a batch that was taken before.
-        self._tried = self._progress.number + len(self._progress.batch) - 1
-        self._is_fresh = False
-
-    def _lower_tail(self) -> None:
-        """Note that the log lost the end that it had when the batch was taken, by a power cut or a
-        promotion: the batch, of which it has nothing then, may be appended below.
-        """
-        progress = replace(self._progress, tail=self._log.tail_position)
-        if progress.tail < self._progress.tail:
-            with self._connected().transaction() as connection:
-                self._write(connection, progress)
-            self._progress = progress
+        self._gap = 1 + secrets.randbelow(GAP_MOST)
 
     def _check(self) -> None:
         known = self._progress
         if known.log != self._uuid:
             raise self._misfit(f"the rows go into log {known.log}, and this is {self._uuid}")
+        # From now on, only this handle appends under the name.
+        number = view_of(self._log).last_producer_sequence(known.producer)
+        if not known.fits(number):
+            raise self._misfit(f"the log has later rows, up to number {number}")
+        self._known = -1 if number is None else number
         if known.position < self._log.first_position:
             return  # nothing was moved yet, or retention has deleted it
         try:
@@ -352,18 +344,13 @@ class Relay:
 
     def _begin_anew(self, error: OutboxError) -> None:
         """Move all rows of the table under a new name, if the user wants this."""
-        progress = Progress.new(self._uuid)
-        if self._restored:
-            _logger.warning("%s: all rows are moved, although %s", self._place, error.message)
-        elif self._is_fresh:  # so that the next relay does not take its rows for repeats
-            progress = replace(self._progress, batch=())
-        else:
-            raise error
-        with self._connected().transaction() as connection:
-            self._write(connection, progress)
-        self._progress, self._rows, self._tried = progress, [], progress.number - 1
         if not self._restored:
             raise error
+        _logger.warning("%s: all rows are moved, although %s", self._place, error.message)
+        progress = Progress.new(self._uuid)
+        with self._connected().transaction() as connection:
+            self._write(connection, progress)
+        self._progress, self._rows, self._known = progress, [], -1
 
     def _connected(self) -> Database:
         assert self._database is not None

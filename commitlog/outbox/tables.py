@@ -59,7 +59,7 @@ class OutboxTables:
             sa.Column("batch", sa.Text, nullable=False),
             sa.Column("position", number, nullable=False),
             sa.Column("checksum", number, nullable=False),
-            sa.Column("tail", number, nullable=False),
+            sa.Column("last", number, nullable=False),
             schema=schema,
         )
         for statement in notify_sql(name, schema):

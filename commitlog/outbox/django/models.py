@@ -34,7 +34,7 @@ class OutboxRelay(models.Model):
     batch = models.TextField()
     position = models.BigIntegerField()
     checksum = models.BigIntegerField()
-    tail = models.BigIntegerField()
+    last = models.BigIntegerField()
 
     class Meta:
         db_table = "commitlog_outbox_relay"

@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                 ("batch", models.TextField()),
                 ("position", models.BigIntegerField()),
                 ("checksum", models.BigIntegerField()),
-                ("tail", models.BigIntegerField()),
+                ("last", models.BigIntegerField()),
             ],
             options={"db_table": "commitlog_outbox_relay"},
         ),
