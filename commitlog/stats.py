@@ -211,6 +211,48 @@ class StoreStats:
         return self.last_error is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class FlowStats:
+    """Say how far a mirror or the relay of an outbox is behind.
+
+    Attributes
+    ----------
+    name : str
+        What it is, and from where or to where it moves records.
+    lag_bytes : int or None
+        The bytes of the log that it has not moved; None if it moves records into the log.
+    lag_records : int or None
+        The records that it has not moved into the log, as far as it knows.
+    lag_ms : float or None
+        The age of the oldest of them, if it is known.
+    error : str or None
+        Why it has ended, or cannot go on now.
+    """
+
+    name: str
+    lag_bytes: int | None = None
+    lag_records: int | None = None
+    lag_ms: float | None = None
+    error: str | None = None
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Return `lag_ms` in seconds."""
+        return None if self.lag_ms is None else self.lag_ms / 1e3
+
+    @property
+    def failed(self) -> bool:
+        """Return whether it has an error."""
+        return self.error is not None
+
+    def __str__(self) -> str:
+        known = {"bytes": self.lag_bytes, "records": self.lag_records, "ms": self.lag_ms}
+        behind = " and ".join(
+            f"{value:,.0f} {unit}" for unit, value in known.items() if value is not None
+        )
+        return f"{self.name}: {behind} behind" + (f"; {self.error}" if self.failed else "")
+
+
 @dataclass(frozen=True)
 class LogStats:
     """Hold a snapshot of one open log's watermarks, counters and latencies.
@@ -269,6 +311,8 @@ class LogStats:
         By name, the topics whose messages this handle compresses or seals.
     store : StoreStats or None
         How far the log is stored; None if it has no store.
+    flows : tuple of FlowStats
+        How far the mirrors and relays are that use this handle.
     """
 
     tail_position: int
@@ -303,6 +347,7 @@ class LogStats:
     pool: PoolStats | None = None
     topics: dict[str, TopicStats] = field(default_factory=dict)
     store: StoreStats | None = None
+    flows: tuple[FlowStats, ...] = ()
 
     @property
     def commits(self) -> int:
@@ -366,6 +411,7 @@ class LogStats:
             )
             if self.store.last_error is not None:
                 lines.append(f"NOT STORED: {self.store.last_error}")
+        lines += map(str, self.flows)
         if self.failed is not None:
             lines.append(f"FAILED: {self.failed}")
         if self.pool is not None:

@@ -117,4 +117,5 @@ def log_stats(parts: LogParts) -> LogStats:
         pool=None if pool is None else pool.stats(),
         topics={name: replace(each) for name, each in parts.topics.items()},
         store=store_stats(parts),
+        flows=tuple(figures() for figures in tuple(parts.flows.values())),
     )

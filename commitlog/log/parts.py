@@ -27,7 +27,7 @@ from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.lock_file import Holder
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.source.place_keeper import PlaceKeeper
-from commitlog.stats import TopicStats
+from commitlog.stats import FlowStats, TopicStats
 from commitlog.tail.cycles import LogCycles
 from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
@@ -72,6 +72,7 @@ class LogParts:
         self.closed = False
         self.named: dict[int, weakref.ref[TailerFile]] = {}  # by the identity of the file
         self.topics: dict[str, TopicStats] = {}  # those that change the size of their messages
+        self.flows: dict[str, Callable[[], FlowStats]] = {}
         self.guests = ExitStack()  # what is closed with the log
         self.state: dict[type, Any] = {}  # what extensions keep for this handle
         self.pid = os.getpid()

@@ -40,7 +40,7 @@ from commitlog.segment import identity as identities
 from commitlog.segment.identity import Identity
 from commitlog.segment.notes import Notes
 from commitlog.segment.segment_header import Seal
-from commitlog.stats import TopicStats
+from commitlog.stats import FlowStats, TopicStats
 from commitlog.tail import tailer_state
 from commitlog.tail.tailer_state import TailerState
 
@@ -343,6 +343,14 @@ class LogView:
     def topic_stats(self, topic: str) -> TopicStats:
         """Return what `CommitLog.stats` reports of a topic; the caller counts in it."""
         return self._parts.topics.setdefault(topic, TopicStats())
+
+    @property
+    def flows(self) -> dict[str, Callable[[], FlowStats]]:
+        """What moves records from or to the log with this handle, by name: `CommitLog.stats` and
+        the metrics report what these functions return. Any thread may call them, while the log is
+        open.
+        """
+        return self._parts.flows
 
     # --- state ------------------------------------------------------------------------------------
 

@@ -16,15 +16,8 @@ from commitlog.errors import InvalidOptionError, MirrorError
 _URL = re.compile(r"kafka://([^/\s]+)/([A-Za-z0-9._-]{1,249})")
 _PREFIX = "COMMITLOG_KAFKA_"
 # What the mirror decides.
-_OWN = frozenset(
-    (
-        "bootstrap.servers",
-        "enable.idempotence",
-        "transactional.id",
-        "group.id",
-        "enable.auto.commit",
-    )
-)
+_OWN = {"bootstrap.servers", "enable.idempotence", "transactional.id", "group.id"}
+_OWN |= {"enable.auto.commit"}
 Settings = Mapping[str, object]
 _logger = logging.getLogger("commitlog.mirror")
 _NO_ID = "A" * 22
@@ -90,17 +83,10 @@ class Broker:
         """Return a "Producer", a "Consumer" or an "AdminClient". Settings of the user replace
         `defaults`.
         """
-        conf = {
-            **defaults,
-            **self._given,
-            **fixed,
-            "bootstrap.servers": self._servers,
-            "error_cb": self._complain,
-            "logger": _ClientLog,
-        }
+        own = {"bootstrap.servers": self._servers, "error_cb": self._complain, "logger": _ClientLog}
         module = self._admin if kind == "AdminClient" else self.kafka
         try:
-            return getattr(module, kind)(conf)
+            return getattr(module, kind)({**defaults, **self._given, **fixed, **own})
         except (self.kafka.KafkaException, TypeError, ValueError) as error:
             raise InvalidOptionError(f"settings of Kafka: {_text(error)}") from None
 
@@ -126,20 +112,21 @@ class Broker:
 
     def failure(self, error: Any, what: str, position: int | None = None) -> MirrorError:
         """Return a `MirrorError` for a failure of a client, with what a user can do."""
-        code = code_of(error)
-        advice = _ADVICE.get(code, "")
-        heard = ""
+        code, heard = code_of(error), ""
         if code in _UNREACHED and self._complaint is not None:
-            heard = f" ({self._complaint.str()})"
-            advice = _ADVICE.get(self._complaint.name(), advice)
-        return MirrorError(
-            f"{self.url}: {what}: {_text(error)}{heard}{advice and ': '}{advice}", position=position
-        )
+            heard, code = f" ({self._complaint.str()})", self._complaint.name()
+        advice = next((text for names, text in _ADVICE.items() if re.fullmatch(names, code)), "")
+        text = f"{self.url}: {what}: {_text(error)}{heard}{advice and ': '}{advice}"
+        return MirrorError(text, position=position)
+
+
+def _cause(error: Any) -> Any:
+    return error.args[0] if isinstance(error, BaseException) and error.args else error
 
 
 def code_of(error: Any) -> str:
     """Return the name of what failed, as Kafka calls it; empty for another failure."""
-    found = error.args[0] if isinstance(error, BaseException) and error.args else error
+    found = _cause(error)
     return str(found.name()) if hasattr(found, "name") else ""
 
 
@@ -153,36 +140,28 @@ def _environment() -> dict[str, str]:
 
 
 def _text(error: Any) -> str:
-    found = error.args[0] if isinstance(error, BaseException) and error.args else error
-    if hasattr(found, "str"):
-        return str(found.str())
-    return str(found) or "no answer in time"
+    found = _cause(error)
+    return str(found.str() if hasattr(found, "str") else found) or "no answer in time"
 
 
 _UNREACHED = ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN", "")
-_ADVICE_FOR = {
-    "check host, port, security.protocol and that the broker runs": _UNREACHED,
-    "check COMMITLOG_KAFKA_SASL_USERNAME and _PASSWORD, or the settings sasl.*": (
-        *("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"),
+_ADVICE = {
+    "(_TIMED_OUT|_TRANSPORT|_ALL_BROKERS_DOWN)?": (
+        "check host, port, security.protocol and that the broker runs"
     ),
-    "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*": ("_SSL",),
-    "give this user the right to it at the broker": (
-        *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED"),
-        *("CLUSTER_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+    ".*AUTHENTICATION.*": (
+        "check COMMITLOG_KAFKA_SASL_USERNAME and _PASSWORD, or the settings sasl.*"
     ),
-    "create it with as many partitions as it needs, or correct its name": (
-        *("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"),
+    "_SSL": "check COMMITLOG_KAFKA_SSL_CA_LOCATION, or the settings ssl.*",
+    ".*AUTHORIZATION_FAILED": "give this user the right to it at the broker",
+    "_?UNKNOWN_TOPIC.*": "create it with as many partitions as it needs, or correct its name",
+    "MSG_SIZE_TOO_LARGE": "the record, alone or in its batch, is larger than max.message.bytes of "
+    "the topic: raise that, lower batch.size, or move the mirror's tailer past the record",
+    "INVALID_(RECORD|TIMESTAMP)": "a compacted topic takes no record without a key, and a topic "
+    "may refuse old timestamps: use another topic, or move the mirror's tailer past the record",
+    ".*_FENCED|INVALID_PRODUCER_EPOCH": (
+        "another mirror has taken this transactional_id: end one of the two"
     ),
-    "the record, alone or in its batch, is larger than max.message.bytes of the topic: raise that, "
-    "lower batch.size, or move the mirror's tailer past the record": ("MSG_SIZE_TOO_LARGE",),
-    "a compacted topic takes no record without a key, and a topic may refuse old timestamps: use "
-    "another topic, or move the mirror's tailer past the record": (
-        *("INVALID_RECORD", "INVALID_TIMESTAMP"),
-    ),
-    "another mirror has taken this transactional_id: end one of the two": (
-        *("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"),
-    ),
-    "the broker has deleted records that the log does not have, or the topic was created again: "
-    "start again; to go on without them, set auto.offset.reset=earliest": ("_AUTO_OFFSET_RESET",),
+    "_AUTO_OFFSET_RESET": "the broker has deleted records that the log does not have, or the topic "
+    "was created again: start again; to go on without them, set auto.offset.reset=earliest",
 }
-_ADVICE = {code: advice for advice, codes in _ADVICE_FOR.items() for code in codes}

@@ -15,6 +15,7 @@ from commitlog.extension import view_of
 from commitlog.mirror.broker import Broker, Settings
 from commitlog.mirror.receiving import Receiving
 from commitlog.mirror.sending import EndedError, Sending
+from commitlog.stats import FlowStats
 from commitlog.types import Start, Visibility
 
 _logger = logging.getLogger("commitlog.mirror")
@@ -30,6 +31,8 @@ class Mirror:
         self._pid, self._path = os.getpid(), log.path
         self._ending, self._flow = broker.ending, flow
         self._reached = Reached(self._ending)
+        self._flows = view_of(log).flows
+        self._flows[flow.name] = self._figures
         self._thread = host.thread(f"commitlog mirror {log.path}", self._run)
         self._thread.start()
         view_of(log).at_close(self.close)
@@ -79,8 +82,13 @@ class Mirror:
         """
         if self._pid == os.getpid():
             self._ending.set()
+            self._flows.pop(self._flow.name, None)
             if self._thread.ident != host.ident():
                 self._thread.join()
+
+    def _figures(self) -> FlowStats:
+        error = None if self.error is None else str(self.error)
+        return FlowStats(name=self._flow.name, error=error, **{self._flow.unit: self._flow.lag})
 
     def _run(self) -> None:
         try:

@@ -13,7 +13,6 @@ from commitlog.mirror.broker import Broker, code_of
 _MOST = 10_000  # messages of a batch
 _IDLE_S = 0.2
 _LOOK_S = 30.0  # for new partitions
-_WORD = "commitlog"
 # The client tries again by itself.
 _PASSING = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE")
 _DEFAULTS = {"auto.offset.reset": "error", "isolation.level": "read_committed"}
@@ -29,50 +28,50 @@ class Receiving:
 
     Attributes
     ----------
+    name : str
+        What it is for statistics; its lag is the figure `unit`.
     position : int
         The end of the log behind the last batch.
     lag : int
         How many offsets the log is behind the topic, as far as is known.
     """
 
+    unit = "lag_records"
+
     def __init__(self, log: CommitLog, broker: Broker, group: str | None) -> None:
         self._log, self._broker = log, broker
+        self.name = f"mirror from {broker.url}"
         self._view = view_of(log)
-        self._uuid = self._view.identity.uuid.hex()
+        uuid = self._view.identity.uuid.hex()
+        self._mine = f"commitlog {uuid}"  # beside the offsets that this log has durably
         self._topic = broker.describe()
-        fixed = {"group.id": group or f"commitlog.{self._uuid}", **_FIXED}
+        fixed = {"group.id": group or f"commitlog.{uuid}", **_FIXED}
         self._consumer = broker.client("Consumer", _DEFAULTS, fixed)
         self._next: list[int] = []  # by partition
         self._look_s = 0.0
         self.position, self.lag = log.tail_position, 0
         self._assign(self._topic.partitions)
 
+    def _at(self, number: int, *offset: object) -> Any:
+        return self._broker.kafka.TopicPartition(self._broker.topic, number, *offset)
+
     def _watermarks(self, number: int, *, cached: bool = False) -> tuple[int, int]:
-        partition = self._broker.kafka.TopicPartition(self._broker.topic, number)
-        found = self._consumer.get_watermark_offsets(
-            partition, timeout=self._broker.timeout_s, cached=cached
-        )
+        limit_s = self._broker.timeout_s
+        found = self._consumer.get_watermark_offsets(self._at(number), limit_s, cached=cached)
         return found or (0, 0)
 
     def _assign(self, count: int) -> None:
         """Begin to read partitions that are not read yet."""
-        kafka = self._broker.kafka
-        new = range(len(self._next), count)
+        new, limit_s = range(len(self._next), count), self._broker.timeout_s
         if not new:
             return
         try:
             # The consumer does not know new partitions before it asks.
-            self._consumer.list_topics(self._broker.topic, self._broker.timeout_s)
-            asked = [kafka.TopicPartition(self._broker.topic, number) for number in new]
-            known = self._consumer.committed(asked, timeout=self._broker.timeout_s)
+            self._consumer.list_topics(self._broker.topic, limit_s)
+            known = self._consumer.committed([self._at(number) for number in new], limit_s)
             begun = [self._begin(number, found) for number, found in zip(new, known, strict=True)]
-            self._consumer.incremental_assign(
-                [
-                    kafka.TopicPartition(self._broker.topic, number, offset)
-                    for number, offset in zip(new, begun, strict=True)
-                ]
-            )
-        except kafka.KafkaException as error:
+            self._consumer.incremental_assign(list(map(self._at, new, begun)))
+        except self._broker.kafka.KafkaException as error:
             raise self._broker.failure(error, "the topic cannot be read") from None
         self._next += begun
 
@@ -89,7 +88,7 @@ class Receiving:
                 )
             return last + 1
         # What this log has committed and does not have: it was restored.
-        is_ours = (committed.metadata or "") == f"{_WORD} {self._uuid}"
+        is_ours = committed.metadata == self._mine
         return first if is_ours or committed.offset < 0 else int(committed.offset)
 
     def _producer(self, number: int) -> str:
@@ -97,13 +96,12 @@ class Receiving:
 
     def step(self) -> None:
         """Append one batch, or wait a moment for one."""
-        kafka = self._broker.kafka
         try:
             if host.monotonic() > self._look_s:
                 self._look_s = host.monotonic() + _LOOK_S
                 self._look()
             messages = self._consumer.consume(_MOST, _IDLE_S)
-        except kafka.KafkaException as error:
+        except self._broker.kafka.KafkaException as error:
             if code_of(error) in _PASSING:
                 return
             raise self._broker.failure(error, "the topic cannot be read") from None
@@ -117,7 +115,9 @@ class Receiving:
                 raise self._broker.failure(failed, f"partition {message.partition()}")
         if messages:
             self.position = self._log.flush()
-            self._commit(sorted({message.partition() for message in messages}))
+            numbers = {message.partition() for message in messages}
+            places = [self._at(number, self._next[number], self._mine) for number in numbers]
+            self._consumer.commit(offsets=places, asynchronous=True)
         ends = (self._watermarks(number, cached=True)[1] for number in range(len(self._next)))
         self.lag = sum(max(0, end - at) for end, at in zip(ends, self._next, strict=True))
 
@@ -153,19 +153,6 @@ class Receiving:
                 path=self._log.path,
             )
         self._next[number] = offset + 1
-
-    def _commit(self, numbers: list[int]) -> None:
-        """Tell the group what the log has durably."""
-        metadata = f"{_WORD} {self._uuid}"
-        self._consumer.commit(
-            offsets=[
-                self._broker.kafka.TopicPartition(
-                    self._broker.topic, number, self._next[number], metadata
-                )
-                for number in numbers
-            ],
-            asynchronous=True,
-        )
 
     def close(self) -> None:
         """Leave the group."""

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import threading
+import time
 import uuid
 from collections.abc import Iterable
 from typing import Any, Self
@@ -40,6 +41,7 @@ from commitlog.outbox.database import Database, connect
 from commitlog.outbox.progress import BATCH_ROWS, GAP_MOST, Progress, checksum_of
 from commitlog.outbox.row import unpacked_headers
 from commitlog.outbox.tables import OutboxTables
+from commitlog.stats import FlowStats
 from commitlog.topics import Topic
 
 _logger = logging.getLogger("commitlog.outbox")
@@ -97,7 +99,10 @@ class Relay:
         self._rows: list[Any] = []
         self._gap = 0
         self._known = -1
+        self._error: str | None = None
+        self._flow = f"outbox {tables.name}"
         self._open()
+        view_of(log).flows[self._flow] = self._figures
 
     # --- moving -----------------------------------------------------------------------------------
 
@@ -114,7 +119,9 @@ class Relay:
                     poll_s = self._poll_s or self._database.poll_s
                     self._database.wait(poll_s, self._ending)
                 retry_s = _RETRY_FIRST_S
+                self._error = None
             except _PASSING as error:
+                self._error = str(error)
                 _logger.warning("%s: the relay waits %g s: %s", self._place, retry_s, error)
                 self._ending.wait(retry_s)
                 retry_s = min(2 * retry_s, _RETRY_MOST_S)
@@ -142,7 +149,7 @@ class Relay:
                 self._begin_anew(error)
                 return self.run_once()
         except (sa.exc.SQLAlchemyError, InUseError):
-            self.close()  # the next call reads from the database how far the relay came
+            self._disconnect()  # the next call reads from the database how far the relay came
             raise
 
     def _move(self) -> int:
@@ -279,7 +286,7 @@ class Relay:
             sa.func.substr(rows.value, 1, self._largest + 1, type_=any_type).label("value"),
             sa.func.length(rows.value).label("size"),
             sa.type_coerce(rows.key, any_type).label("key"),
-            *(rows.headers, rows.type, rows.topic),
+            *(rows.headers, rows.type, rows.topic, rows.put_ns),
         )
         found = connection.execute(asked.where(rows.id.in_(progress.batch))).all()
         by_id = {row.id: row for row in found}
@@ -302,7 +309,7 @@ class Relay:
             except OutboxError as error:
                 self._begin_anew(error)
         except BaseException:
-            self.close()
+            self._disconnect()
             raise
 
     def _read_progress(self) -> None:
@@ -356,10 +363,27 @@ class Relay:
         assert self._database is not None
         return self._database
 
+    def _figures(self) -> FlowStats:
+        """Return the figures of the batch: the rows behind it are not counted."""
+        rows = [row for row in self._rows if row is not None]
+        put_ns = min((row.put_ns for row in rows if row.put_ns is not None), default=None)
+        lag_ms = None if put_ns is None else max(0, time.time_ns() - put_ns) / 1e6
+        return FlowStats(
+            name=self._flow,
+            lag_records=len(rows),
+            lag_ms=lag_ms if rows else 0.0,
+            error=self._error,
+        )
+
     def close(self) -> None:
         """End the relay: another one may begin. The log stays open. In the child of a fork, this
         does nothing.
         """
+        self._disconnect()
+        if os.getpid() == self._pid and not self._log.closed:
+            view_of(self._log).flows.pop(self._flow, None)
+
+    def _disconnect(self) -> None:
         if self._database is not None and os.getpid() == self._pid:
             self._database.close()
             self._database = None

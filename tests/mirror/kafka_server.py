@@ -21,12 +21,15 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},\
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},SSL://127.0.0.1:{tls},\
 CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl},\
+SSL://127.0.0.1:{tls}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,\
-SASL_PLAINTEXT:SASL_PLAINTEXT
+SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL
+ssl.keystore.location={folder}/keys.p12
+ssl.keystore.password=secret
 sasl.enabled.mechanisms=PLAIN
 listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.\
 PlainLoginModule required user_mirror="secret";
@@ -65,21 +68,35 @@ def _free_ports(count: int) -> list[int]:
 
 
 class KafkaServer:
-    """Start a broker; `kill` and `start` restart it with its data."""
+    """Start a broker; `kill` and `start` restart it with its data.
+
+    It listens without TLS, with SASL, and with TLS by the self-signed certificate `certificate`.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        controller, port, self.sasl_port = _free_ports(3)
+        controller, port, self.sasl_port, self.tls_port = _free_ports(4)
         self.address = f"127.0.0.1:{port}"
         folder.mkdir(parents=True)
         (folder / "log4j2.xml").write_text(_LOGGING)
+        self.certificate = folder / "certificate.pem"
+        self._make_certificate()
+        ports = {"port": port, "controller": controller, "sasl": self.sasl_port}
         (folder / "server.properties").write_text(
-            _PROPERTIES.format(folder=folder, port=port, controller=controller, sasl=self.sasl_port)
+            _PROPERTIES.format(folder=folder, tls=self.tls_port, **ports)
         )
         cluster = uuid.uuid4().hex[:22]
         self._run("kafka.tools.StorageTool", "format", "-t", cluster, "--standalone", "-c").wait()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
+
+    def _make_certificate(self) -> None:
+        store = ["-keystore", str(self.folder / "keys.p12"), "-storepass", "secret", "-alias", "b"]
+        for arguments in (
+            ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=broker", "-ext", "SAN=ip:127.0.0.1"],
+            ["-exportcert", "-rfc", "-file", str(self.certificate)],
+        ):
+            subprocess.run(["keytool", *arguments, *store], check=True, capture_output=True)
 
     def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["nice", "-n", "10", "java", "-Xmx256m", "-XX:+UseSerialGC"]

@@ -13,7 +13,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import InUseError, MirrorError
-from commitlog.mirror import Repeats, to_kafka
+from commitlog.mirror import Repeats, from_kafka, to_kafka
 from tests.mirror.kafka_server import KafkaServer
 from tests.mirror.topics import are_ordered, header, records_of, rows_in, rows_of
 
@@ -39,6 +39,8 @@ def send(log: CommitLog, url: str, id: str | None = None, **options: object) -> 
     with to_kafka(log, url, transactional_id=identity, **options) as mirror:  # type: ignore[arg-type]
         assert mirror.wait(log.flushed_position, timeout=LIMIT_S)
         assert mirror.lag == 0
+        (flow,) = log.stats().flows
+        assert (flow.lag_bytes, flow.lag_records, flow.error) == (0, None, None)
 
 
 @MODES
@@ -231,6 +233,43 @@ def test_refused_credentials_are_one_clear_error(
             send(log, url, timeout="3s")
         monkeypatch.setenv("COMMITLOG_KAFKA_SASL_PASSWORD", "secret")
         send(log, url)
+
+
+def test_records_go_to_a_broker_over_tls(
+    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.create("tls")
+    url = f"kafka://127.0.0.1:{kafka.tls_port}/tls"
+    monkeypatch.setenv("COMMITLOG_KAFKA_SECURITY_PROTOCOL", "SSL")
+    with filled(tmp_path / "log") as log:
+        with pytest.raises(MirrorError, match="check COMMITLOG_KAFKA_SSL_CA_LOCATION"):
+            send(log, url, timeout="3s")  # no one vouches for the certificate
+        monkeypatch.setenv("COMMITLOG_KAFKA_SSL_CA_LOCATION", str(kafka.certificate))
+        send(log, url, "tls")
+        assert rows_of(records_of(kafka.address, "tls")) == rows_in(log)
+    with commitlog.open(tmp_path / "copy") as copy, from_kafka(url, copy) as mirror:
+        assert mirror.wait(log.tail_position, timeout=LIMIT_S)
+
+
+def test_calls_that_do_not_return_are_bounded(
+    kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commitlog.mirror.sending._stuck", threading.BoundedSemaphore(1))
+    monkeypatch.setattr("commitlog.mirror.sending._CALL_S", 0.5)
+    url = kafka.create("bounded")
+    with (
+        filled(tmp_path / "log") as log,
+        to_kafka(log, url, transactional_id="bounded") as mirror,
+    ):
+        assert mirror.wait(log.flushed_position, timeout=LIMIT_S)
+        sending: Any = mirror._flow
+        stuck = sending._producer = Stuck(sending._producer)
+        log.append(b"later", sync=True)
+        with pytest.raises(MirrorError, match="do not return: begin the mirror in a new process"):
+            mirror.wait(log.flushed_position, timeout=LIMIT_S)
+        stuck.go_on.set()
+        assert stuck.late.wait(LIMIT_S)
+        send(log, url, "bounded")
 
 
 def test_absent_topic_is_refused_and_not_created(kafka: KafkaServer, tmp_path: Path) -> None:

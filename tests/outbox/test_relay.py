@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import sqlalchemy as sa
+from prometheus_client import CollectorRegistry
 
 import commitlog
 from commitlog import CommitLog
@@ -26,6 +27,7 @@ from commitlog.errors import (
     RecordTooLargeError,
     RecordTypeError,
 )
+from commitlog.metrics import LogCollector
 from commitlog.outbox import Outbox
 from commitlog.outbox.progress import BATCH_ROWS
 from commitlog.outbox.relay import Relay
@@ -337,6 +339,29 @@ def test_relay_in_the_child_of_a_fork_is_refused(
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         put(engine, outbox, b"a")
         assert drain(relay) == 1
+
+
+def test_statistics_have_the_lag_of_the_relay(
+    engine: sa.Engine, outbox: Outbox, log: CommitLog
+) -> None:
+    put(engine, outbox, *numbered(BATCH_ROWS + 2))
+    with outbox.relay(engine, log) as relay:
+        (idle,) = log.stats().flows
+        assert (idle.name, idle.lag_records, idle.lag_ms) == ("outbox shop_outbox", 0, 0.0)
+        relay.run_once()
+        (flow,) = log.stats().flows
+        assert (flow.lag_records, flow.error) == (2, None)
+        assert flow.lag_seconds is not None
+        assert str(flow) in str(log.stats())
+        registry = CollectorRegistry()
+        registry.register(LogCollector(log))
+        labels = {"log": log.path, "flow": "outbox shop_outbox"}
+        assert registry.get_sample_value("commitlog_flow_lag_records", labels) == 2
+        assert registry.get_sample_value("commitlog_flow_lag_bytes", labels) is None
+        assert registry.get_sample_value("commitlog_flow_failed", labels) == 0
+        drain(relay)
+        assert log.stats().flows[0].lag_records == 0
+    assert log.stats().flows == ()
 
 
 # --- databases and logs that do not fit together --------------------------------------------------

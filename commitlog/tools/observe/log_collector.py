@@ -11,8 +11,9 @@ from typing import Any, get_args
 from commitlog import CommitLog
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.errors.printable import printable
+from commitlog.extension import view_of
 from commitlog.queues import QueueStats
-from commitlog.stats import Latency, LogStats
+from commitlog.stats import FlowStats, Latency, LogStats
 from commitlog.tools.observe.queue_metrics import (
     QUEUE_COUNTERS,
     QUEUE_GAUGES,
@@ -113,6 +114,13 @@ _POOL_COUNTERS = {
     "pool_wait_seconds": "Total time that logs waited for a buffer.",
     "pool_exhausted": "Times that no buffer became free in time.",
 }
+# Every flow of a log of this process.
+_FLOWS = {
+    "lag_bytes": "Bytes of the log that a mirror has not sent.",
+    "lag_records": "Records that a mirror or a relay has not moved into the log.",
+    "lag_seconds": "Age of the oldest of them.",
+    "failed": "1 if it has ended with an error, or cannot go on now.",
+}
 # The fields of metrics that have other names.
 _FLAGS = {"required": "required", "reading": "owner", "evicted": "evicted_ns", "damaged": "damage"}
 _FIELDS = {
@@ -166,20 +174,26 @@ class LogCollector(Collector):
         """Return the metrics without samples, so that registering reads no log and a registry can
         refuse a second collector.
         """
-        return [*families([]), *queue_families([])]
+        return [*families([]), *queue_families([]), *flow_families([])]
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of all logs, for a scrape."""
         with self._lock:
             snapshots = [(label_text(log.path), *self._snapshot(log)) for log in self._logs]
             queues = [each for log in self._logs for each in self._queues(log)]
-        found = [*families(snapshots), *queue_families(queues)]
+            flows = [each for log in self._logs for each in self._flows(log)]
+        found = [*families(snapshots), *queue_families(queues), *flow_families(flows)]
         yield from (family for family in found if family.samples)
 
     def _queues(self, log: CommitLog | LogWatch) -> list[tuple[str, QueueStats]]:
         if log.path in self._down:
             return []
         return queue_stats_of(log if isinstance(log, CommitLog) else None, log.path)
+
+    def _flows(self, log: CommitLog | LogWatch) -> list[tuple[str, FlowStats]]:
+        if log.path in self._down or isinstance(log, LogWatch):
+            return []
+        return [(log.path, figures()) for figures in tuple(view_of(log).flows.values())]
 
     def _snapshot(self, log: CommitLog | LogWatch) -> tuple[LogFigures | None, LogStats | None]:
         try:
@@ -244,6 +258,21 @@ def queue_families(queues: Sequence[tuple[str, QueueStats]]) -> list[Metric]:
             (CounterMetricFamily, QUEUE_COUNTERS),
         )
         for name, text in names.items()
+    ]
+
+
+def flow_families(flows: Sequence[tuple[str, FlowStats]]) -> list[Metric]:
+    """Return the metric families of mirrors and relays."""
+    known = [(label_text(path), label_text(each.name), each) for path, each in flows]
+    return [
+        _family(
+            GaugeMetricFamily,
+            f"flow_{name}",
+            text,
+            ((path, flow, getattr(each, name)) for path, flow, each in known),
+            "flow",
+        )
+        for name, text in _FLOWS.items()
     ]
 
 
