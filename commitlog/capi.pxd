@@ -52,5 +52,10 @@ cdef extern from "commitlog/capi.h":
         int (*next)(commitlog_reader *reader, commitlog_record *record) noexcept nogil
         int (*wait)(commitlog_reader *reader, int64_t timeout_ns) noexcept nogil
         object (*reader_raise)(commitlog_reader *reader)
+        int (*append_named)(
+            commitlog_appender *appender, const commitlog_input *input, object headers,
+            uint64_t *position
+        ) noexcept
+        object (*reader_headers)(commitlog_reader *reader, const commitlog_record *record)
 
     const commitlog_api *commitlog_import() except NULL

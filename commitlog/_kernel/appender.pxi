@@ -146,6 +146,57 @@ cdef class Engine(Writer):
         self.finish_append(end_of(position, records.records), False)
         return position
 
+    cdef uint64_t append_named(
+        self, object value, object key, object type, object timestamp_ns, object headers,
+        bint durable
+    ) except 0:
+        """Append one record with headers; return its position, or NOT_APPENDED."""
+        cdef bytes encoded = encode_headers(headers)
+        cdef bytes value_bytes = (
+            value if PyBytes_CheckExact(value) else as_bytes(value, "the value")
+        )
+        cdef bytes key_bytes = None if key is None else as_bytes(key, "the key")
+        cdef cl_record_input record
+        cdef cl_headers native
+        cdef uint64_t position = 0
+        cdef int code
+        native.bytes = <const uint8_t *>PyBytes_AS_STRING(encoded)
+        native.length = <uint32_t>PyBytes_GET_SIZE(encoded)
+        self.fill_record(
+            &record, PyBytes_GET_SIZE(value_bytes), key_bytes, type, timestamp_ns,
+            cl_headers_size(&native)
+        )
+        record.value = PyBytes_AS_STRING(value_bytes)
+        self.check_durable(durable)
+        while True:
+            code = cl_append_marked(&self.writer, &record, &native, NULL, &position)
+            if code == CL_OK:
+                break
+            if self.handle_refusal(code, &record, 1, True):
+                return NOT_APPENDED
+        self.finish_append(end_of(position, &record), durable)
+        return position
+
+    cdef int fill_record(
+        self, cl_record_input *record, Py_ssize_t size, bytes key, object type,
+        object timestamp_ns, uint64_t before
+    ) except -1:
+        """Fill in all of a record but where its value is, and refuse one that does not fit with
+        `before` bytes of headers.
+        """
+        record.value = NULL
+        record.key = NULL
+        record.key_length = CL_KEYLEN_NONE
+        record.type = type_of(type)
+        if size > CL_FRAME_LIMIT or (key is not None and PyBytes_GET_SIZE(key) > CL_FRAME_LIMIT):
+            raise self.too_large(size if size > CL_FRAME_LIMIT else PyBytes_GET_SIZE(key))
+        record.value_length = <uint32_t>size
+        if key is not None:
+            record.key = PyBytes_AS_STRING(key)
+            record.key_length = <uint32_t>PyBytes_GET_SIZE(key)
+        record.timestamp_ns = timestamp_of(timestamp_ns)
+        return self.check_size(record, before)
+
     cdef object append_rows(self, object rows, object timestamp_ns, object sync):
         """Append each row of an array: see `LogMethods.append_array`."""
         cdef bint durable = self.sync_default if sync is None else self.sync_of(sync)
@@ -282,17 +333,10 @@ cdef class Engine(Writer):
         cdef bytes key_bytes = None if key is None else as_bytes(key, "the key")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise RecordTypeError(f"size must be a number of bytes (an int), not {size!r}")
-        record.value = NULL
+        if size > CL_FRAME_LIMIT:
+            raise self.too_large(size)
+        self.fill_record(&record, size, key_bytes, type, timestamp_ns, 0)
         record.key = NULL
-        record.key_length = CL_KEYLEN_NONE
-        record.type = type_of(type)
-        if size > CL_FRAME_LIMIT or (key_bytes is not None and len(key_bytes) > CL_FRAME_LIMIT):
-            raise self.too_large(size if size > CL_FRAME_LIMIT else len(key_bytes))
-        record.value_length = size
-        if key_bytes is not None:
-            record.key_length = <uint32_t>len(key_bytes)
-        record.timestamp_ns = timestamp_of(timestamp_ns)
-        self.check_size(&record, 0)
         claim = Claim.__new__(Claim)
         claim.log = self
         claim.owner = owner

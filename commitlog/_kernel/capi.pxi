@@ -20,6 +20,9 @@ cdef extern from *:
 
 ctypedef int (*append_function)(
     commitlog_appender *, const commitlog_input *, uint64_t *) noexcept nogil
+ctypedef int (*append_named_function)(
+    commitlog_appender *, const commitlog_input *, object, uint64_t *) noexcept
+ctypedef object (*headers_function)(commitlog_reader *, const commitlog_record *)
 ctypedef int (*claim_function)(
     commitlog_appender *, const commitlog_input *, commitlog_claim *) noexcept nogil
 ctypedef int (*publish_function)(
@@ -66,6 +69,24 @@ cdef class NativeAppender:
         return CL_OK
 
 
+    cdef int append_named(
+        self, const cl_record_input *record, object headers, uint64_t *position
+    ) except -2:
+        """Append a record with headers. The interpreter's lock keeps Python's appends away while
+        the writer takes records.
+        """
+        cdef int code
+        if self.native.forks != cl_tailer_forks:
+            return self.attend(CL_E_FORKED, record)
+        while True:
+            code = self.engine.append_lent(record, headers, position)
+            if code == CL_OK:
+                return self.attend(CL_OK, record)
+            code = self.attend(code, record)
+            if code != CL_OK:
+                return code
+
+
 cdef int attend_append(void *owner, int code, const cl_record_input *record) noexcept with gil:
     cdef NativeAppender self = <NativeAppender>owner
     try:
@@ -87,6 +108,17 @@ cdef commitlog_appender *appender_open(object log) except NULL:
     self.native.owner = <void *>self
     Py_INCREF(self)
     return <commitlog_appender *>&self.native
+
+
+cdef int appender_append_named(
+    commitlog_appender *appender, const cl_record_input *record, object headers, uint64_t *position
+) noexcept:
+    cdef NativeAppender self = <NativeAppender>(<cl_native_writer *>appender).owner
+    try:
+        return self.append_named(record, headers, position)
+    except BaseException as error:
+        self.error = error
+        return CL_NATIVE_ERROR
 
 
 cdef void appender_close(commitlog_appender *appender) noexcept:
@@ -181,6 +213,18 @@ cdef void reader_close(commitlog_reader *reader) noexcept:
     Py_DECREF(self)
 
 
+cdef object reader_headers(commitlog_reader *reader, const cl_record *record):
+    cdef Cursor cursor = (<NativeReader>(<cl_native_reader *>reader).owner).cursor
+    cdef Segment segment = cursor.segment
+    if segment is None or not (
+        segment.segment.base < record.position < segment.segment.base + segment.segment.size
+    ):
+        raise InvalidOptionError(
+            "the C API reads headers of the record that the reader returned last",
+            path=cursor.core.path)
+    return headers_at(segment, record.position - segment.segment.base)
+
+
 cdef object reader_raise(commitlog_reader *reader):
     cdef NativeReader self = <NativeReader>(<cl_native_reader *>reader).owner
     error, self.error = self.error, None
@@ -201,4 +245,6 @@ _functions.reader_close = reader_close
 _functions.next = <next_function>cl_native_next
 _functions.wait = <wait_function>cl_native_wait
 _functions.reader_raise = reader_raise
+_functions.append_named = <append_named_function>appender_append_named
+_functions.reader_headers = <headers_function>reader_headers
 api = PyCapsule_New(<void *>&_functions, COMMITLOG_API_CAPSULE, NULL)

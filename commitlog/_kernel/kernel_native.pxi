@@ -6,6 +6,7 @@ cdef extern from "native.h":
     ctypedef struct cl_native_writer:
         cl_writer *writer
         uint32_t largest
+        uint32_t forks
         int (*attend)(void *owner, int code, const cl_record_input *input) noexcept nogil
         void *owner
     ctypedef struct cl_native_claim:

@@ -112,11 +112,17 @@ cdef class LogMethods:
             return self.parts.append_once(
                 producer, producer_sequence, (value, key, type, timestamp_ns, headers), sync, expect
             )
-        if headers is not None:
+        if headers is not None and expect is not None:
             return int(self.append_many(
                 [value], keys=[key], types=[type], timestamp_ns=timestamp_ns, sync=sync,
                 expect=expect, headers=[headers]
             )[0])
+        if headers is not None:
+            position = (<Engine>self.engine).append_named(
+                value, key, type, timestamp_ns, headers,
+                self.engine.sync_default if sync is None else self.engine.sync_of(sync)
+            )
+            return -1 if position == NOT_APPENDED else position
         if value_alone(value, key, type, timestamp_ns, sync) and not self.engine.sync_default:
             value_length = PyBytes_GET_SIZE(value)
             if expect is not None:

@@ -1,6 +1,16 @@
 import datetime as dt
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypedDict,
+    final,
+    overload,
+    type_check_only,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +43,14 @@ class Finder:
     def entry(self, index: SparseIndex, offset: int, before: bool) -> int | None: ...
 
 def first_sequence(segment: Segment, positions: NDArray[np.int64]) -> int: ...
+@overload
 def headers_of(
     segments: Sequence[Segment], positions: NDArray[np.int64]
 ) -> list[dict[str, bytes]]: ...
+@overload
+def headers_of(
+    segments: Sequence[Segment], positions: NDArray[np.int64], *, skips_damage: bool
+) -> list[dict[str, bytes] | None]: ...
 
 class Record:
     @property

@@ -37,7 +37,7 @@ cdef const uint8_t *source_at(Segment segment, uint64_t offset):
     return segment.segment.bytes
 
 
-def headers_of(segments, positions):
+def headers_of(segments, positions, *, bint skips_damage=False):
     """Return the headers of records that were read from some segments, a dict for each.
 
     Parameters
@@ -45,6 +45,8 @@ def headers_of(segments, positions):
     segments : sequence of Segment
         In the order of the records.
     positions : numpy.ndarray of int64
+    skips_damage : bool
+        Return None for damaged headers, instead of raising.
     """
     cdef const int64_t[::1] places = positions
     cdef Segment segment = None
@@ -55,5 +57,10 @@ def headers_of(segments, positions):
         while (segment is None or places[index] < <int64_t>segment.segment.base
                 or places[index] >= <int64_t>(segment.segment.base + segment.segment.size)):
             segment = next(following)
-        found.append(headers_at(segment, <uint64_t>places[index] - segment.segment.base))
+        try:
+            found.append(headers_at(segment, <uint64_t>places[index] - segment.segment.base))
+        except CorruptSegmentError:
+            if not skips_damage:
+                raise
+            found.append(None)
     return found

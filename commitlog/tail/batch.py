@@ -93,6 +93,13 @@ class Batch:
             return [{} for _ in range(len(self))]
         return headers_of(self._segments, self.positions)
 
+    @Cached
+    def sound_headers(self) -> list[dict[str, bytes] | None]:
+        """Return the records' headers as `headers` does, but None for damaged ones."""
+        if "headers" in self.__dict__ or not self._segments:
+            return list(self.headers)
+        return headers_of(self._segments, self.positions, skips_damage=True)
+
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_segments": ()}
         if any(self.headers):

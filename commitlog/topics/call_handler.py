@@ -9,7 +9,7 @@ from time import time_ns
 from typing import Any, Literal, TypeAlias
 
 from commitlog import CommitLog, Record
-from commitlog.errors import KeyUnavailableError, UndecodableError
+from commitlog.errors import InvalidOptionError, KeyUnavailableError, UndecodableError
 from commitlog.topics.handled import HANDLED, Handled
 from commitlog.topics.history import History
 from commitlog.topics.method_table import MethodTable
@@ -75,6 +75,18 @@ class CallHandler:
         if record is None or record.type not in self._table.with_history:
             return None
         return History.of_value(record.value)
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Return the headers of the last call."""
+        if not self._has_history:
+            raise InvalidOptionError(
+                "a method reader with history=False does not keep the call that it handles: leave "
+                "history=False out",
+                path=self._log.path,
+            )
+        record = None if self._handled is None else self._handled.record
+        return {} if record is None else record.headers
 
     @contextlib.contextmanager
     def handling(self) -> Iterator[None]:

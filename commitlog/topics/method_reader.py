@@ -65,6 +65,18 @@ class MethodReader(ProcessBound):
         """
         return self._handler.history
 
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Return the headers of the call that is handled, or was handled last; empty if it has
+        none.
+
+        Raises
+        ------
+        InvalidOptionError
+            The reader has ``history=False``.
+        """
+        return self._handler.headers
+
     def _resuming(self) -> contextlib.AbstractContextManager[None]:
         """Handle calls in a `with` block. After an exception, the next block begins behind the last
         outputs.

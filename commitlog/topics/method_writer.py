@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from commitlog import CommitLog
 from commitlog.base.option import check_switches
 from commitlog.errors import InvalidOptionError
+from commitlog.topics.draft import Headers
 from commitlog.topics.interception import Intercept, intercepted
 from commitlog.topics.key_ring import KeyRing
 from commitlog.topics.method import Method, Step, methods_of
@@ -26,6 +27,7 @@ def method_writer(
     validate: bool = False,
     history: bool = True,
     intercept: Intercept | None = None,
+    headers: Callable[[], Headers | None] | None = None,
     keys: KeyRing | None = None,
     seal_positions: bool = False,
 ) -> T:
@@ -47,6 +49,9 @@ def method_writer(
         Takes the name of a method, the arguments of a call by their names, and a function that
         appends the call with such arguments. It may change them, or append nothing. If the method
         is `async def`, the function returns a coroutine, which `intercept` returns or awaits.
+    headers : callable, optional
+        Returns the headers of a call, such as the context of the current trace. It is called for
+        each call that is appended, in the thread of the call.
 
     Raises
     ------
@@ -61,6 +66,10 @@ def method_writer(
     MissingExtraError
         msgspec, or a package of the encryption, is not installed.
     """
+    if headers is not None and not callable(headers):
+        raise InvalidOptionError(
+            f"headers must be a function that returns those of a call, not {headers!r}"
+        )
     check_switches(history=history, seal_positions=seal_positions)
     if not isinstance(interface, type):
         raise InvalidOptionError(f"an interface must be a class, not {interface!r}")
@@ -86,18 +95,22 @@ def method_writer(
             keys=keys,
             seal_positions=seal_positions,
         )
-        appends[method.title] = _append(method, topic, intercept)
+        appends[method.title] = _append(method, topic, intercept, headers)
     writer: T = _writer_class(f"{interface.__name__}Writer", methods, 0, appends)()
     return writer
 
 
 def _append(
-    method: Method, topic: Topic[tuple[Any, ...]], intercept: Intercept | None
+    method: Method,
+    topic: Topic[tuple[Any, ...]],
+    intercept: Intercept | None,
+    headers: Callable[[], Headers | None] | None,
 ) -> Callable[[tuple[Any, ...]], Any]:
     """Return what appends a call with some arguments, or a coroutine function for it."""
-    append: Callable[[tuple[Any, ...]], Any] = (
-        topic.append_async if method.is_async else topic.append
-    )
+    append: Callable[..., Any] = topic.append_async if method.is_async else topic.append
+    if headers is not None:
+        plain = append
+        append = lambda arguments: plain(arguments, headers=headers())  # noqa: E731
     if intercept is None:
         return append
     through = intercepted(method, intercept, lambda *arguments: append(arguments))

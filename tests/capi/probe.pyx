@@ -58,6 +58,13 @@ cdef class Appender:
             code = api.append(self.native, &given, &position)
         return None if self.check(code) == COMMITLOG_DROPPED else position
 
+    def append_named(self, bytes value, headers, key=None, type=0, timestamp_ns=-1):
+        """As `append`, with headers."""
+        cdef commitlog_input given = input_of(value, key, type, timestamp_ns)
+        cdef uint64_t position = 0
+        cdef int code = api.append_named(self.native, &given, headers, &position)
+        return None if self.check(code) == COMMITLOG_DROPPED else position
+
     def append_numbers(self, uint64_t first, uint64_t count):
         """Append so many numbers in one go; how many were appended before an error, and it."""
         cdef commitlog_input given
@@ -105,6 +112,7 @@ cdef class Appender:
 
 cdef class Reader:
     cdef commitlog_reader *native
+    cdef commitlog_record last
 
     def __init__(self, tailer):
         self.native = api.reader_open(tailer)
@@ -123,6 +131,7 @@ cdef class Reader:
         cdef int code
         with nogil:
             code = api.next(self.native, &record)
+        self.last = record
         if code == COMMITLOG_ERROR:
             api.reader_raise(self.native)
         if code == COMMITLOG_END:
@@ -134,6 +143,10 @@ cdef class Reader:
             record.position, record.timestamp_ns, record.type, key,
             PyBytes_FromStringAndSize(<const char *>record.value, record.value_length),
         )
+
+    def headers(self):
+        """Of the record that was read last."""
+        return api.reader_headers(self.native, &self.last)
 
     def wait(self, double seconds):
         cdef long long timeout_ns = <long long>(seconds * 1e9)

@@ -21,8 +21,10 @@ from commitlog.errors import (
     ClosedError,
     ForkedError,
     InUseError,
+    InvalidOptionError,
     ReadOnlyError,
     RecordTooLargeError,
+    RecordTypeError,
     RolledBackError,
     TailerLagError,
 )
@@ -37,6 +39,43 @@ def values(log: CommitLog) -> list[bytes]:
         log.commit()
     with log.tailer() as tailer:
         return [record.value for record in tailer]
+
+
+def test_records_with_headers_are_read_as_they_were_appended(
+    probe: Any, setup: Setup, logs: Logs
+) -> None:
+    log = logs.open_as(setup)
+    headers = {"trace": b"00-ab", "empty": b""}
+    appender = probe.Appender(log)
+    positions = [
+        appender.append_named(b"named", headers, key=b"k", type=7, timestamp_ns=123),
+        appender.append_named(b"plain", None),
+        *(appender.append_named(b"x" * 1000, headers) for _ in range(200)),  # several segments
+        appender.append(b"last"),
+    ]
+    for wrong, error in (
+        ({"": b"x"}, InvalidOptionError),
+        ({"a": 1}, RecordTypeError),
+        ({"a": b"x" * (64 << 10)}, RecordTooLargeError),
+        ({"a": b"x" * (60 << 10)}, RecordTooLargeError),  # with the value
+    ):
+        with pytest.raises(error):
+            appender.append_named(b"x" * LARGEST_VALUE, wrong)
+    with pytest.raises(InUseError):
+        log.append(b"python", headers=headers)
+    appender.close()
+    log.append(b"python", headers=headers)
+    log.commit()
+    found = list(log.tailer(start="first"))
+    assert [record.position for record in found[:-1]] == positions
+    assert (found[0].key, found[0].type, found[0].timestamp_ns) == (b"k", 7, 123)
+    named = [record.headers for record in found]
+    assert named == [headers, {}, *[headers] * 200, {}, headers]
+    reader = probe.Reader(log.tailer(start="first", visibility="committed"))
+    read = []
+    while reader.next() is not None:
+        read.append(reader.headers())
+    assert read == named
 
 
 def test_records_are_read_as_they_were_appended(probe: Any, setup: Setup, logs: Logs) -> None:

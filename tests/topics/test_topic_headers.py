@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
 import commitlog
 from commitlog import CommitLog, topics
 from commitlog.errors import InvalidOptionError, RecordTooLargeError, RecordTypeError
+from commitlog.topics import MethodReader
 from tests.topics.orders import Order, Refund, records, schema_positions
 
 TRACE = {"traceparent": b"00-1-2-01", "z": b""}
@@ -90,3 +93,54 @@ def test_bad_headers_append_nothing(log: CommitLog) -> None:
     with pytest.raises(RecordTooLargeError):
         orders.append(Order(1), headers={"n": bytes(9000)}, producer="till", producer_sequence=1)
     assert log.tail_position == end
+
+
+class Shop(Protocol):
+    def sold(self, item: str) -> None: ...
+
+
+class AsyncShop(Protocol):
+    async def sold(self, item: str) -> None: ...
+
+
+class Till:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, bytes]]] = []
+        self.reader: MethodReader | None = None
+
+    def sold(self, item: str) -> None:
+        assert self.reader is not None
+        self.seen.append((item, self.reader.headers))
+
+
+def test_calls_have_the_headers_that_a_function_returns(tmp_path: Path) -> None:
+    given: list[dict[str, bytes] | None] = [{"trace": b"1"}, None, {}, {"trace": b"2"}]
+
+    def intercept(name: str, arguments: dict[str, Any], proceed: Callable[..., Any]) -> object:
+        return proceed({"item": arguments["item"] + "!"})
+
+    with commitlog.open(tmp_path / "log") as log:
+        take = iter(given).__next__
+        shop = commitlog.method_writer(log, Shop, headers=take)
+        for item in ("a", "b"):
+            shop.sold(item)
+        commitlog.method_writer(log, Shop, headers=take, intercept=intercept).sold("c")
+        asyncio.run(commitlog.method_writer(log, AsyncShop, headers=take).sold("d"))
+        till = Till()
+        with commitlog.method_reader(log, till) as till.reader:
+            assert till.reader.headers == {}
+            till.reader.run(timeout=0)
+            assert till.reader.headers == {"trace": b"2"}
+        assert till.seen == [
+            ("a", {"trace": b"1"}),
+            ("b", {}),
+            ("c!", {}),
+            ("d", {"trace": b"2"}),
+        ]
+        with (
+            commitlog.method_reader(log, Till(), history=False) as reader,
+            pytest.raises(InvalidOptionError, match="leave history=False out"),
+        ):
+            _ = reader.headers
+        with pytest.raises(InvalidOptionError, match="headers must be a function"):
+            commitlog.method_writer(log, Shop, headers={"a": b"b"})  # type: ignore[arg-type]

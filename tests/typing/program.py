@@ -160,6 +160,8 @@ def look(log: commitlog.CommitLog) -> None:
 
 def look_at_figures(log: commitlog.CommitLog) -> None:
     stats: commitlog.LogStats = log.stats()
+    for flow in stats.flows:
+        print(flow.name, flow.lag_bytes, flow.lag_records, flow.lag_seconds, flow.failed)
     counts: list[int] = [stats.commits, stats.flushes, stats.syncs]
     latency: commitlog.Latency = stats.sync_latency
     figures: list[float | None] = [
@@ -207,7 +209,8 @@ def read(log: commitlog.CommitLog, position: int) -> None:
     value: bytes = batch.value(0)
     of_key: bytes | None = batch.key(0)
     of_row: dict[str, bytes] = batch.headers[0]
-    print(value in batch.values(), of_key == key, of_row == headers, batch.sequences[0])
+    sound: dict[str, bytes] | None = batch.sound_headers[0]
+    print(value in batch.values(), of_key == key, of_row == headers == sound, batch.sequences[0])
     found: bool = (
         tailer.seek(position)
         and tailer.seek(sequence=0)
@@ -496,6 +499,7 @@ class Till:
 
 def use_methods(log: commitlog.CommitLog) -> None:
     assert_type(commitlog.method_writer(log, Shop, history=False), Shop).sold("lamp", 3)
+    commitlog.method_writer(log, Shop, headers=lambda: {"a": b"1"}).sold("lamp", 3)
     company = commitlog.method_writer(log, Company, intercept=through)
     assert_type(company.to("berlin"), Shop).sold("lamp", 3)
     till = Till()
@@ -503,6 +507,7 @@ def use_methods(log: commitlog.CommitLog) -> None:
         log, till, name="methods", history=True, intercept=through
     ) as reader:
         assert_type(reader, topics.MethodReader)
+        print(assert_type(reader.headers, dict[str, bytes]))
         print(assert_type(reader.read_one(), bool), assert_type(reader.run(0), int), reader.unknown)
         history = assert_type(reader.history, topics.History | None)
         if history is not None:

@@ -23,7 +23,7 @@ uint64_t cl_marked_write(const cl_segment *segment, uint32_t offset, const cl_re
 
 int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
                      const cl_mark *mark, uint64_t *position) {
-    const uint32_t before = cl_headers_size(headers) + CL_MARK_LENGTH;
+    const uint32_t before = cl_headers_size(headers) + (mark == NULL ? 0 : CL_MARK_LENGTH);
     uint64_t length = before + cl_input_length(input);
     cl_record_input record;
     int code;

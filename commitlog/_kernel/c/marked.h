@@ -13,7 +13,7 @@
 uint64_t cl_marked_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input,
                          const cl_headers *headers, const cl_mark *mark);
 
-/* As cl_writer_append, with headers, if there are any, and a mark. */
+/* As cl_writer_append, with headers, if there are any, and the mark, if it is not NULL. */
 int cl_append_marked(cl_writer *writer, const cl_record_input *input, const cl_headers *headers,
                      const cl_mark *mark, uint64_t *position);
 

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* Raised when a function is added at the end of commitlog_api. */
-#define COMMITLOG_API_VERSION 1u
+#define COMMITLOG_API_VERSION 2u
 #define COMMITLOG_API_CAPSULE "commitlog._kernel.readers.api"
 
 #define COMMITLOG_OK 0
@@ -89,6 +89,14 @@ typedef struct {
     int (*wait)(commitlog_reader *reader, int64_t timeout_ns);
     /* [lock] As appender_raise. */
     PyObject *(*reader_raise)(commitlog_reader *reader);
+
+    /* Of version 2. */
+    /* [lock] As append, with headers: a mapping of str to bytes, or None. */
+    int (*append_named)(commitlog_appender *appender, const commitlog_input *input,
+                        PyObject *headers, uint64_t *position);
+    /* [lock] Returns the headers of the record that `next` returned last, a new dict of str to
+     * bytes; NULL with an exception set. */
+    PyObject *(*reader_headers)(commitlog_reader *reader, const commitlog_record *record);
 } commitlog_api;
 
 /* [lock] Returns the functions; NULL with an exception set. */

@@ -8,7 +8,7 @@ import json
 import re
 import string
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from commitlog import Batch
 from commitlog.errors import SequenceError
 from commitlog.errors.printable import printable
+from commitlog.tools.cli.batch_headers import BatchHeaders, Headers
 from commitlog.tools.cli.filter import Pattern, Rows
 
 RecordFormat = Callable[[Batch, Rows], bytes]
@@ -32,34 +33,44 @@ LENGTH = struct.Struct("<I")
 _EARLIEST_NS = 1 - (1 << 63)  # to NumPy the number below is no time
 
 _BACKSLASH = re.compile(r"\\(?:([ntr0\\])|x([0-9a-fA-F]{2})|)")
+_HEADER = re.compile(r"headers(?:\[(.+)\])?")
 _MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 
-def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordFormat:
-    """Return the format of a name of `BYTE_FORMATS`, or of a template."""
+def format_of(
+    name: str,
+    zone: dt.tzinfo | None,
+    headers: BatchHeaders,
+    *,
+    escape: bool,
+    with_headers: bool = False,
+) -> RecordFormat:
+    """Return the format of a name of `BYTE_FORMATS`, or of a template. `with_headers` gives CSV a
+    column of headers.
+    """
     if name == "frames":
         return lambda batch, rows: b"".join(
             [part for value in _values(batch, rows) for part in (LENGTH.pack(len(value)), value)]
         )
     if name == "jsonl":
-        return JsonLines(zone)
+        return JsonLines(zone, headers)
     if name == "csv":
-        return CsvLines()
+        return CsvLines(headers if with_headers else None)
     if name in ENDINGS:
         ending = ENDINGS[name]
         return lambda batch, rows: ending.join([*_values(batch, rows), b""])
-    return Template(name, zone, escape=escape)
+    return Template(name, zone, headers, escape=escape)
 
 
 class JsonLines:
     """Format records as JSON, one object per line, with every field; headers if there are any."""
 
-    def __init__(self, zone: dt.tzinfo | None = dt.UTC) -> None:
-        self._zone = zone
+    def __init__(self, zone: dt.tzinfo | None, headers: BatchHeaders) -> None:
+        self._zone, self._headers = zone, headers
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
         columns = [column(field, batch, rows, self._zone) for field in FIELDS]
-        headers = [batch.headers[row] for row in rows.tolist()]
+        headers = self._headers.of(batch, rows)
         return "".join(
             [
                 json.dumps(json_fields(dict(zip(FIELDS, row, strict=True))) | json_headers(own))
@@ -69,10 +80,12 @@ class JsonLines:
         ).encode()
 
 
-def json_headers(headers: dict[str, bytes]) -> dict[str, Any]:
+def json_headers(headers: Headers | None) -> dict[str, Any]:
     """Return the field of headers: text if all are UTF-8, else base64 and a field that says so;
-    nothing without headers.
+    null if they are damaged; nothing without headers.
     """
+    if headers is None:
+        return {"headers": None}
     if not headers:
         return {}
     try:
@@ -80,6 +93,15 @@ def json_headers(headers: dict[str, bytes]) -> dict[str, Any]:
     except UnicodeDecodeError:
         encoded = {name: base64.b64encode(each).decode() for name, each in headers.items()}
         return {"headers": encoded, "headers_encoding": "base64"}
+
+
+def headers_text(headers: Headers | None) -> str:
+    """Return headers as a JSON object on a line; bytes that are not UTF-8 are escaped."""
+    if headers is None:
+        return "null"
+    return json.dumps(
+        {name: each.decode(errors="backslashreplace") for name, each in headers.items()}
+    )
 
 
 def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
@@ -99,19 +121,37 @@ def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 class CsvLines:
-    """Format records as CSV, with text in quotes; a missing key is empty, without quotes."""
+    """Format records as CSV, with text in quotes; a missing key is empty, without quotes. Headers
+    are a JSON object, and empty if there are none.
+    """
 
-    HEADER = f"{','.join(COLUMNS)}\n".encode()
+    def __init__(self, headers: BatchHeaders | None = None) -> None:
+        self._headers = headers
+        names = COLUMNS if headers is None else (*COLUMNS, "headers")
+        self.first_line = f"{','.join(names)}\n".encode()
 
     def __call__(self, batch: Batch, rows: Rows) -> bytes:
         columns = [column(field, batch, rows, dt.UTC) for field in COLUMNS]
         lines = []
+        headers = self._texts(batch, rows)
         for position, sequence, time, type, key, value in zip(*columns, strict=True):
             key_text = "" if key is None else _quoted(key, "key", position)
             value_text = _quoted(value, "value", position)
             sequence_text = "" if sequence is None else sequence
-            lines.append(f"{position},{sequence_text},{time},{type},{key_text},{value_text}\n")
+            line = f"{position},{sequence_text},{time},{type},{key_text},{value_text}"
+            lines.append(f"{line}{next(headers)}\n")
         return "".join(lines).encode()
+
+    def _texts(self, batch: Batch, rows: Rows) -> Iterator[str]:
+        """Yield what stands behind the value of each row."""
+        if self._headers is None:
+            yield from ("" for _ in range(len(rows)))
+            return
+        positions = batch.positions[rows].tolist()
+        for position, found in zip(positions, self._headers.of(batch, rows), strict=True):
+            for name, content in (found or {}).items():
+                _quoted(content, f"header {name!r}", position)
+            yield "," + (_quoted(headers_text(found).encode(), "", 0) if found else "")
 
 
 def _quoted(content: bytes, what: str, position: int) -> str:
@@ -128,6 +168,8 @@ def _quoted(content: bytes, what: str, position: int) -> str:
 class Template:
     """Format records by a text with fields in braces, such as ``{position} {value}``.
 
+    ``{headers}`` is a JSON object of all headers, and ``{headers[NAME]}`` the value of one.
+
     Backslash sequences are those of Python. A field takes the specifications of `str.format`; `x`
     prints a key or a value in hexadecimal digits. `escape` escapes control characters, quotes keys,
     and prints a missing key as ``-``; the matches of `highlight` are printed in color. With a
@@ -138,12 +180,13 @@ class Template:
         self,
         text: str,
         zone: dt.tzinfo | None = dt.UTC,
+        headers: BatchHeaders | None = None,
         *,
         escape: bool,
         highlight: Sequence[Pattern] = (),
         width: int | None = None,
     ) -> None:
-        self._zone = zone
+        self._zone, self._headers = zone, headers or BatchHeaders()
         self._escape = escape
         self._highlight = highlight
         self._width = width
@@ -167,6 +210,14 @@ class Template:
         return text.encode("utf-8", "surrogateescape")
 
     def _text(self, field: str, spec: str, batch: Batch, rows: Rows) -> list[str]:
+        found: list[Any]
+        if named := _HEADER.fullmatch(field):
+            headers = self._headers.of(batch, rows)
+            if named[1] is None:
+                found = [headers_text(each) for each in headers]
+            else:
+                found = [self._key((each or {}).get(named[1]), spec) for each in headers]
+            return found if spec in ("", "x") else [format(content, spec) for content in found]
         found = column(field, batch, rows, self._zone)
         if field == "key":
             found = [self._key(key, spec) for key in found]
@@ -203,12 +254,14 @@ class Template:
 
 
 def _check_field(field: str, spec: str, conversion: str | None) -> None:
-    if field not in FIELDS:
-        raise ValueError(f"there is no field {{{field}}}; the fields are {', '.join(FIELDS)}")
-    sample: object = "" if field in ("timestamp", "key", "value") else 0
+    named = _HEADER.fullmatch(field)
+    if field not in FIELDS and named is None:
+        fields = ", ".join((*FIELDS, "headers and headers[NAME]"))
+        raise ValueError(f"there is no field {{{field}}}; the fields are {fields}")
+    sample: object = "" if named or field in ("timestamp", "key", "value") else 0
     if conversion:
         raise ValueError(f"{{{field}!{conversion}}} has a conversion: leave out !{conversion}")
-    if (field, spec) not in (("key", "x"), ("value", "x")):
+    if spec != "x" or not (field in ("key", "value") or (named and named[1])):
         try:
             format(sample, spec)
         except ValueError:

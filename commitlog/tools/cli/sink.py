@@ -9,6 +9,7 @@ import numpy as np
 
 from commitlog import Batch, CommitLog
 from commitlog.base.extras import pyarrow_for
+from commitlog.tools.cli.batch_headers import BatchHeaders, Headers
 from commitlog.tools.cli.decoded import BatchDecoder
 from commitlog.tools.cli.filter import Rows
 from commitlog.tools.cli.output import Output
@@ -40,7 +41,7 @@ class ByteSink:
             is_object = isinstance(form, JsonLines)
             self._form = decoder.objects(form) if is_object else decoder.texts(form)
         if isinstance(form, CsvLines):
-            output.write(CsvLines.HEADER)
+            output.write(form.first_line)
 
     def write(self, batch: Batch, rows: Rows) -> None:
         self._output.write(self._form(batch, rows))
@@ -56,28 +57,37 @@ class ByteSink:
 
 
 class TableSink:
-    """Write the columns position, sequence, timestamp, type, key and value as Parquet or as Arrow's
-    file format, in groups; messages as JSON if there is a decoder.
+    """Write the columns position, sequence, timestamp, type, key and value, and headers if these
+    are given, as Parquet or as Arrow's file format, in groups; messages as JSON if there is a
+    decoder.
     """
 
     def __init__(
-        self, log: CommitLog, file: IO[bytes], format: str, decoder: BatchDecoder | None = None
+        self,
+        log: CommitLog,
+        file: IO[bytes],
+        format: str,
+        decoder: BatchDecoder | None = None,
+        headers: BatchHeaders | None = None,
     ) -> None:
-        self._decoder = decoder
+        self._decoder, self._headers = decoder, headers
         try:
-            pyarrow_for(f"--format {format}")
+            arrow = pyarrow_for(f"--format {format}")
         except ModuleNotFoundError as error:
             raise click.UsageError(str(error)) from None
         schema = log.to_reader(start="end").schema
+        if headers is not None:
+            schema = schema.append(
+                arrow.field("headers", arrow.map_(arrow.string(), arrow.binary()))
+            )
+        self._schema = schema
         self._writer: Any
         if format == "parquet":
             import pyarrow.parquet as pq
 
             self._writer = pq.ParquetWriter(file, schema)
         else:
-            import pyarrow as pa
-
-            self._writer = pa.ipc.new_file(file, schema)
+            self._writer = arrow.ipc.new_file(file, schema)
         self._waiting: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
@@ -85,13 +95,25 @@ class TableSink:
         if self._decoder is not None:
             batch, rows = self._decoder.converted(batch, rows)
         columns = batch.to_arrow()
-        self._waiting.append(columns if len(rows) == len(batch) else columns.take(rows))
+        columns = columns if len(rows) == len(batch) else columns.take(rows)
+        if self._headers is not None:
+            columns = self._with_headers(columns, self._headers.of(batch, rows))
+        self._waiting.append(columns)
         self._records += len(rows)
         self._bytes += int(
             np.diff(batch.offsets)[rows].sum() + np.diff(batch.key_offsets)[rows].sum()
         )
         if self._records >= _GROUP_RECORDS or self._bytes >= _GROUP_BYTES:
             self._write_group()
+
+    def _with_headers(
+        self, columns: pa.RecordBatch, headers: list[Headers | None]
+    ) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        rows = [None if each is None else list(each.items()) for each in headers]
+        array = pa.array(rows, self._schema.field("headers").type)
+        return pa.RecordBatch.from_arrays([*columns.columns, array], schema=self._schema)
 
     def _write_group(self) -> None:
         import pyarrow as pa

@@ -173,3 +173,64 @@ def test_json_has_headers_of_records_that_have_some(tmp_path: Path) -> None:
         "base64",
     )
     assert "headers_encoding" not in found[1]
+
+
+def test_template_has_headers_and_one_of_them(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"one")
+        log.append(b"two", headers={"a": b"x", "b c": b"\xff"})
+    template = "{headers} [{headers[a]}] {headers[b c]:x} {headers[absent]}.\\n"
+    assert run("cat", "--format", template, tmp_path / "log").stdout.splitlines() == [
+        b"{} []  .",
+        b'{"a": "x", "b c": "\\\\xff"} [x] ff .',
+    ]
+    done = run("cat", "--format", "{header}", tmp_path / "log")
+    assert b"there is no field {header}" in done.stderr
+
+
+def test_csv_and_tables_have_headers_on_request(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        log.append(b"one")
+        log.append(b"two", headers={"a": b'"x"'})
+    first, one, two = run("cat", "--headers", "--format", "csv", path).stdout.splitlines()
+    assert first == b"position,sequence,timestamp,type,key,value,headers"
+    assert one.endswith(b',,"one",')
+    assert two.endswith(b',,"two","{""a"": ""\\""x\\""""}"')
+    for name, read in (("a.parquet", pq.read_table), ("a.arrow", pa.ipc.open_file)):
+        run("cat", "--headers", "--include", "two", "-o", tmp_path / name, path)
+        found = read(tmp_path / name)
+        table = found.read_all() if name == "a.arrow" else found
+        assert table.column("headers").to_pylist() == [[("a", b'"x"')]]
+    with commitlog.open(path) as log:
+        log.append(b"three", headers={"b": b"\xff"})
+    done = run("cat", "--headers", "--format", "csv", path)
+    assert b"the header 'b' of the record at position" in done.stderr
+    done = run("cat", "--headers", path)
+    assert b"--headers is for csv, parquet and arrow, not for lines" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["cat", "tail"])
+def test_damaged_headers_are_reported_and_skipped(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        log.append(b"one", headers={"a": b"x"})
+        position = log.append(b"two", headers={"name": b"content"})
+        log.append(b"three")
+        log.flush()
+    file = min(path.glob("0*"))
+    content = bytearray(file.read_bytes())
+    content[content.index(b"content")] ^= 1
+    file.write_bytes(content)
+    done = run(command, "--json", path)
+    assert (done.returncode, b"the headers of this record are damaged" in done.stderr) == (1, True)
+    done = run(command, "--json", "--on-damage", "skip", path)
+    assert done.returncode == 1
+    assert f"damage: no headers of the record at {position}".encode() in done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["value"] for row in found] == ["one", "two", "three"]
+    assert [row.get("headers", "none") for row in found] == [{"a": "x"}, None, "none"]
+    assert run(command, "--format", "{value}\\n", path).returncode == 0

@@ -10,6 +10,7 @@ from typing import IO, Any
 import click
 
 from commitlog.tools.cli import FAILURE, parameters
+from commitlog.tools.cli.batch_headers import BatchHeaders
 from commitlog.tools.cli.interrupt import Ending
 from commitlog.tools.cli.output import Output, echo, new_file
 from commitlog.tools.cli.progress import is_terminal, record_progress
@@ -46,6 +47,9 @@ _SUFFIXES = {
     metavar="FILE",
     help="Write to this file.  [default: standard output]",
 )
+@click.option(
+    "--headers", "with_headers", is_flag=True, help="Add a column of headers to csv and tables."
+)
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @reading_options
 @click.pass_context
@@ -57,6 +61,7 @@ def command(
     format: str | None,
     target: str,
     overwrite: bool,
+    with_headers: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -65,7 +70,8 @@ def command(
     These formats write values only: lines (a newline after each), null (a NUL byte after each), raw
     (nothing after each), frames (the length before each, 4 bytes little-endian). These write all
     fields: jsonl, csv, parquet, arrow. Any other format is a TEMPLATE, such as '{key}: {value}\\n';
-    its fields are position, sequence, timestamp, timestamp_ns, type, key and value.
+    its fields are position, sequence, timestamp, timestamp_ns, type, key, value, headers and
+    headers[NAME].
 
     By default, a range ends at the current end of LOG. FILE is written under a temporary name and
     renamed when it is complete. For TIME, see `commitlog tail --help`.
@@ -81,13 +87,23 @@ def command(
     selection = Selection(**given)
     form = _format_of(chosen_format(format, as_json=as_json), target, overwrite=overwrite)
     selection.check_format(form)
+    if with_headers and form not in (*TABLES, "csv"):
+        raise click.UsageError(
+            f"--headers is for csv, parquet and arrow, not for {form}: jsonl has headers always, "
+            "and a template has {headers}"
+        )
+    headers = BatchHeaders(skips=selection.on_damage == "skip")
     with Ending(), selection.opened(log) as opened, _opened(target, overwrite=overwrite) as file:
         decoder = selection.decoder(opened)
         if form in TABLES:
             raw = file if target != STANDARD_OUTPUT else sys.stdout.buffer
-            sink: TableSink | ByteSink = TableSink(opened, raw, form, decoder)  # type: ignore[arg-type]
+            column = headers if with_headers else None
+            sink: TableSink | ByteSink = TableSink(opened, raw, form, decoder, column)  # type: ignore[arg-type]
         else:
-            sink = ByteSink(file, format_of(form, selection.zone, escape=False), decoder)
+            shape = format_of(
+                form, selection.zone, headers, escape=False, with_headers=with_headers
+            )
+            sink = ByteSink(file, shape, decoder)
         view = View(opened, selection, sink, decoder)
         if target == STANDARD_OUTPUT:
             view.run()  # on a terminal, progress would mix with the records
@@ -100,7 +116,7 @@ def command(
     is_undecodable = decoder is not None and decoder.undecodable > 0
     if target != STANDARD_OUTPUT:
         echo(f"{view.records} record{'s' * (view.records != 1)} to {target}", err=True)
-    context.exit(FAILURE if view.damaged or is_undecodable else 0)
+    context.exit(FAILURE if view.damaged or headers.damaged or is_undecodable else 0)
 
 
 def _format_of(format: str | None, target: str, *, overwrite: bool) -> str:

@@ -10,6 +10,7 @@ from commitlog.base.pace import Pace
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.extension import view_of
 from commitlog.tools.cli import FAILURE, has_color, parameters
+from commitlog.tools.cli.batch_headers import BatchHeaders
 from commitlog.tools.cli.filter import Pattern
 from commitlog.tools.cli.message_lines import MessageLines
 from commitlog.tools.cli.output import Output
@@ -100,8 +101,8 @@ def command(
     the matches of --include are highlighted.
 
     TEMPLATE is text with fields in braces: '{sequence} {value}\\n'. The fields are position,
-    sequence, timestamp, timestamp_ns, type, key and value; {value:x} prints hexadecimal digits. The
-    other formats are those of `commitlog cat`.
+    sequence, timestamp, timestamp_ns, type, key, value, headers and headers[NAME]; {value:x} prints
+    hexadecimal digits. The other formats are those of `commitlog cat`.
 
     REGEX is a Python regular expression; it is searched for in the bytes of each value. -n and
     --limit count only records that pass --include, --exclude, --topic and --where.
@@ -145,7 +146,8 @@ def command(
         selection = Selection(last=LAST_DEFAULT, reverse=reverse, **given)
     chosen = chosen_format(format, as_json=as_json)
     selection.check_format(chosen)
-    form = _format_of(chosen or LINE, selection, max_width)
+    headers = BatchHeaders(skips=selection.on_damage == "skip")
+    form = _format_of(chosen or LINE, selection, headers, max_width)
     wait_s = DURATION_LARGEST_S if wait else 0
     with Output() as output, selection.opened(log, wait_s) as opened:
         if follow and not view_of(opened).grows:
@@ -173,15 +175,19 @@ def command(
     if decoder is not None:
         decoder.report_fields()
     is_undecodable = decoder is not None and decoder.undecodable > 0
-    context.exit(FAILURE if view.damaged or is_undecodable else 0)
+    context.exit(FAILURE if view.damaged or headers.damaged or is_undecodable else 0)
 
 
-def _format_of(format: str, selection: Selection, max_width: int | None) -> RecordFormat:
+def _format_of(
+    format: str, selection: Selection, headers: BatchHeaders, max_width: int | None
+) -> RecordFormat:
     if format in BYTE_FORMATS:
         if max_width is not None:
             raise click.UsageError(
                 f"--max-width needs a template, not the format {format}: leave out one of them"
             )
-        return format_of(format, selection.zone, escape=True)
+        return format_of(format, selection.zone, headers, escape=True)
     highlight = selection.include if has_color() else ()
-    return Template(format, selection.zone, escape=True, highlight=highlight, width=max_width)
+    return Template(
+        format, selection.zone, headers, escape=True, highlight=highlight, width=max_width
+    )
