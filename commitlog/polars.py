@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import commitlog
+from commitlog.base.option import check_switches
 from commitlog.base.path import path_of
 from commitlog.errors import PositionError
 from commitlog.extension import view_of
@@ -20,6 +21,9 @@ except ImportError as error:
     raise ModuleNotFoundError(
         "commitlog.polars needs polars: pip install 'commitlog-engine[polars]'", name="polars"
     ) from error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["scan"]
 
@@ -36,11 +40,13 @@ _SCHEMA = {
     "key": pl.Binary(),
     "value": pl.Binary(),
 }
+# Not every release of Polars has maps.
+_HEADERS = {"headers": pl.List(pl.Struct({"key": pl.String(), "value": pl.Binary()}))}
 _LARGEST = (1 << 63) - 1
 _CLOSED: tuple[Literal["both", "left", "right", "none"], ...] = ("both", "left", "right", "none")
 
 
-def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
+def scan(path: str | os.PathLike[str], *, headers: bool = False) -> pl.LazyFrame:
     """Read a log, an archive or a single segment lazily.
 
     A query copies only the columns that it needs. The scan turns conditions on position, sequence
@@ -54,46 +60,62 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     ----------
     path : str or path-like
         The log's directory; an archive's; or a segment's file.
+    headers : bool
+        Whether to add the column headers, a list of structs of key and value. A query that does not
+        use it does not read them.
 
     Returns
     -------
     polars.LazyFrame
-        With the columns position, sequence, timestamp, type, key and value.
+        With the columns position, sequence, timestamp, type, key and value, and headers on request.
     """
     place = os.path.abspath(path_of(path))
+    check_switches(headers=headers)
+    schema = _SCHEMA | _HEADERS if headers else _SCHEMA
 
     def frames(
         columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        return _frames(place, columns, predicate, rows)
+        return _frames(place, schema if columns is None else columns, predicate, rows)
 
     whole = register_io_source(
-        frames, schema=_SCHEMA, is_pure=True, explain_name="COMMITLOG", explain_detail=place
+        frames, schema=schema, is_pure=True, explain_name="COMMITLOG", explain_detail=place
     )
     return whole.drop(_NOTHING)
 
 
 def _frames(
-    path: str, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None
+    path: str, columns: Iterable[str], predicate: pl.Expr | None, rows: int | None
 ) -> Iterator[pl.DataFrame]:
     # `rows` counts rows before the predicate, so both together leave the start where it is.
     wanted = _range_of(predicate) if predicate is not None and rows is None else _Range()
     left = _LARGEST if rows is None else rows
     with commitlog.open(path, "r") as log:
+        columns = [*columns]
         if columns == [_NOTHING] and predicate is None:
             yield _nothing(min(left, log.count())).to_frame()
             return
         bounds = wanted.positions(log)
         if bounds is None:
             return
-        names = [name for name in columns or _SCHEMA if name != _NOTHING] or ["position"]
+        names = [name for name in columns if name != _NOTHING] or ["position"]
         for batch in view_of(log).scan(*bounds, names, "commitlog.polars").record_batches(left):
-            frame = pl.DataFrame(batch)
-            if columns is None or _NOTHING in columns:
+            frame = pl.DataFrame(_listed(batch) if "headers" in names else batch)
+            if _NOTHING in columns:
                 frame.insert_column(0, _nothing(frame.height))
             if predicate is not None:
                 frame = frame.filter(predicate)
             yield frame.select(_NOTHING) if columns == [_NOTHING] else frame
+
+
+def _listed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn the map of headers into a list of structs."""
+    import pyarrow as pa
+
+    index = batch.schema.get_field_index("headers")
+    column = batch.column(index)
+    entries = pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"])
+    return batch.set_column(index, "headers", pa.ListArray.from_arrays(column.offsets, entries))
 
 
 def _nothing(rows: int) -> pl.Series:

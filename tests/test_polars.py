@@ -222,3 +222,21 @@ def test_bytes_of_any_length_arrive_whole(tmp_path: Path, *, keyed: bool) -> Non
     assert frame["key"].to_list() == keys
     # Hashes and comparisons see the bytes behind a short value, too.
     assert frame.group_by("value").len().height == 40
+
+
+def test_scan_has_headers_on_request(path: Path, begun_at: list[tuple[Any, ...]]) -> None:
+    given = {"a": b"x", "b": b""}
+    with commitlog.open(path) as log:
+        log.append(b"named", headers=given)
+    plain, named = commitlog.polars.scan(path), commitlog.polars.scan(path, headers=True)
+    assert "headers" not in plain.collect_schema().names()
+    frame = named.collect()
+    assert frame.schema == named.collect_schema()
+    assert frame["headers"][-1].to_list() == [{"key": k, "value": v} for k, v in given.items()]
+    assert frame["headers"][0].to_list() == []
+    assert named.select("headers").tail(1).collect()["headers"].list.len().to_list() == [2]
+    begun_at.clear()
+    assert named.select("value").collect().height == frame.height
+    assert [columns for *_, columns in begun_at] == [["value"]]
+    with pytest.raises(InvalidOptionError, match="headers must be"):
+        commitlog.polars.scan(path, headers=1)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-# Decodes the headers of a record: see c/headers.h.
+# Headers between their bytes and the kernel: see c/headers.h.
 
 
 cdef dict decode_headers(const cl_headers *found):
@@ -29,3 +29,22 @@ cdef dict decode_headers(const cl_headers *found):
         at += 1
         left -= 1
     return headers if left == 0 else None
+
+
+cdef cl_headers *headers_in(list encoded) except? NULL:
+    """Return an array of encoded headers, which points into the list; NULL if all are empty. The
+    caller frees it.
+    """
+    cdef Py_ssize_t index
+    cdef bytes one
+    cdef cl_headers *headers
+    if not any(encoded):
+        return NULL
+    headers = <cl_headers *>malloc(len(encoded) * sizeof(cl_headers))
+    if headers == NULL:
+        raise MemoryError
+    for index in range(len(encoded)):
+        one = encoded[index]
+        headers[index].bytes = <const uint8_t *>PyBytes_AS_STRING(one)
+        headers[index].length = <uint32_t>PyBytes_GET_SIZE(one)
+    return headers

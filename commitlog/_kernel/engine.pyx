@@ -27,7 +27,7 @@ from libc.string cimport memset
 from commitlog._kernel.failure import failure, log_was_cut
 from commitlog._kernel.kernel cimport *
 from commitlog._kernel.memory cimport Cursors, Memory, uuid_of
-from commitlog._kernel.segments cimport Segment
+from commitlog._kernel.segments cimport Segment, headers_in
 from commitlog.errors import (
     InUseError, ClaimError, CommitLogError, ConflictError, InvalidOptionError,
     RecordTooLargeError, RecordTypeError, SequenceError, TailerLagError,

@@ -1,25 +1,6 @@
 # Encodes the headers of records that are appended, and cuts batches of them: see c/headers.h.
 
 
-cdef cl_headers *headers_in(list encoded) except? NULL:
-    """Return an array of encoded headers, which points into the list; NULL if all are empty. The
-    caller frees it.
-    """
-    cdef Py_ssize_t index
-    cdef bytes one
-    cdef cl_headers *headers
-    if not any(encoded):
-        return NULL
-    headers = <cl_headers *>malloc(len(encoded) * sizeof(cl_headers))
-    if headers == NULL:
-        raise MemoryError
-    for index in range(len(encoded)):
-        one = encoded[index]
-        headers[index].bytes = <const uint8_t *>PyBytes_AS_STRING(one)
-        headers[index].length = <uint32_t>PyBytes_GET_SIZE(one)
-    return headers
-
-
 cdef inline uint64_t end_with_headers(
     uint64_t position, const cl_record_input *record, const cl_headers *headers
 ) noexcept:
@@ -117,3 +98,8 @@ cdef object headers_too_large(size):
     return RecordTooLargeError(
         f"the headers of a record may take {CL_HEADERS_LARGEST} bytes with their names, not "
         f"{size}: put large ones into its value", size=size, limit=CL_HEADERS_LARGEST)
+
+
+def encoded_headers(headers):
+    """Check and encode the headers of some records, as bytes for each."""
+    return [encode_headers(each) for each in headers]

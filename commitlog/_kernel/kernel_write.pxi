@@ -136,6 +136,7 @@ cdef extern from "stage.h":
         const uint32_t *types
         const int64_t *timestamps_ns
         int64_t timestamp_ns
+        const cl_headers *headers
         size_t count
     int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
                      const cl_stage_rows *rows, size_t *done,

@@ -188,7 +188,8 @@ cdef class LogMethods:
         )
 
     def append_array(self, rows, *, timestamp_ns=None, sync=None):
-        """Append each row of an array as one record, without a Python object per record.
+        """Append each row of an array as one record, without a Python object per record. The
+        records have no headers: `append_many` and `append_arrow` take them.
 
         Parameters
         ----------
@@ -213,7 +214,7 @@ cdef class LogMethods:
         return (<Engine>self.engine).append_rows(rows, timestamp_ns, sync)
 
     def claim(self, size, *, key=None, type=0, timestamp_ns=None, sync=None):
-        """Reserve room for a value and write it in place.
+        """Reserve room for a value and write it in place. The record has no headers.
 
         Parameters
         ----------

@@ -4,6 +4,7 @@ from commitlog._kernel.kernel cimport cl_headers, cl_index, cl_segment
 
 
 cdef dict decode_headers(const cl_headers *found)
+cdef cl_headers *headers_in(list encoded) except? NULL
 
 
 cdef class Segment:

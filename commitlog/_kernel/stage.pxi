@@ -72,7 +72,7 @@ cdef class Frames:
     def lay(self, const uint8_t[::1] values, const int64_t[::1] value_offsets,
             const uint8_t[::1] keys, const int64_t[::1] key_offsets,
             const uint8_t[::1] keyed, const uint32_t[::1] types, const int64_t[::1] timestamps_ns,
-            int64_t timestamp_ns, Py_ssize_t first):
+            int64_t timestamp_ns, Py_ssize_t first, list headers=None):
         """Lay rows from `first` on, as far as the piece and the segment have room: (the first row
         that was not laid, whether it needs another segment). Where it does not, the piece has to be
         taken first.
@@ -88,6 +88,8 @@ cdef class Frames:
         types : memoryview of uint32 or None
         timestamps_ns : memoryview of int64 or None
             None: `timestamp_ns` for all.
+        headers : list of bytes, optional
+            Those of each row, encoded.
 
         Raises
         ------
@@ -97,6 +99,7 @@ cdef class Frames:
             The arrays do not belong together.
         """
         cdef cl_stage_rows rows
+        cdef cl_headers *encoded
         cdef size_t done = first
         cdef uint64_t stop
         cdef int code
@@ -130,15 +133,20 @@ cdef class Frames:
                 raise ValueError("there must be as many timestamps as rows")
             rows.timestamps_ns = &timestamps_ns[0] if rows.count else NULL
         rows.timestamp_ns = timestamp_ns
+        if headers is not None and <size_t>len(headers) != rows.count:
+            raise ValueError("there must be as many headers as rows")
+        encoded = NULL if headers is None else headers_in(headers)
+        rows.headers = encoded
         stop = min(self.segment.size, self.begins + self.room)
         self.segment.bytes = <uint8_t *>(<uintptr_t>self.memory - self.begins)
         with nogil:
             code = cl_stage_lay(&self.segment, &self.ends, stop, &rows, &done, &self.counts)
+        free(encoded)
         if code == CL_E_TOO_LARGE:
             size = value_offsets[done + 1] - value_offsets[done]
             raise RecordTooLargeError(
-                f"row {done} of the batch has a value of {size} bytes, but a record with its key "
-                "and header must fit in an eighth of a "
+                f"row {done} of the batch has a value of {size} bytes, but a record with its key, "
+                "its headers and the frame's must fit in an eighth of a "
                 f"segment, {limit} bytes: split it, or write to a log with larger segments",
                 size=size, limit=limit)
         if code == CL_E_DAMAGE:
@@ -148,7 +156,7 @@ cdef class Frames:
             self.make_room(min(limit, self.room * 8))
             return self.lay(
                 values, value_offsets, keys, key_offsets, keyed, types, timestamps_ns, timestamp_ns,
-                done
+                done, headers
             )
         return done, code == CL_E_FULL and stop == self.segment.size
 

@@ -41,6 +41,8 @@ MESSAGE_DDL = f"{MESSAGE} struct<topic: string, json: string>"
 HEADERS = "headers"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 HEADERS_DDL = f"{HEADERS} array<struct<key: string, value: binary>>"
+# The same for a record: see `CommitLog.append_arrow`.
+HEADERS_MAP = pa.map_(pa.string(), pa.binary())
 # The others are known without reading a record.
 RECORD_COLUMNS = frozenset({"key", "value", "offset", "timestamp", "type", MESSAGE, HEADERS})
 # The one column of a scan that only counts, which `column_pruning.java` requests: each task yields
@@ -55,6 +57,21 @@ _SPARK_NAMES = {
     MESSAGE_TYPE: "struct<topic:string,json:string>",
     HEADERS_TYPE: "array<struct<key:string,value:binary>>",
 }
+
+
+def with_header_maps(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose column `headers`, if it has one, is a map. Of headers of one name, the
+    last counts, and a null value is empty, as in a mirror from Kafka.
+    """
+    index = batch.schema.get_field_index(HEADERS)
+    if index < 0 or pa.types.is_map(batch.schema.field(index).type):
+        return batch
+    rows = [
+        None if row is None else [*{each["key"]: each["value"] or b"" for each in row}.items()]
+        for row in batch.column(index).to_pylist()
+    ]
+    return batch.set_column(index, HEADERS, pa.array(rows, HEADERS_MAP))
+
 
 ROWS_DEFAULT = 1 << 16
 _ROOM_BYTES = 8 << 20

@@ -29,7 +29,7 @@ from commitlog.base.regular_file import open_regular
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.extension import HEADER_SIZE, PieceDecoder, StagingWriter, join
 from commitlog.options import Options
-from commitlog.spark.columns import FIELDS
+from commitlog.spark.columns import FIELDS, HEADERS, HEADERS_TYPE, with_header_maps
 from commitlog.spark.slices import Slice, read_slices
 from commitlog.spark.target import Target, folder_of
 from commitlog.spark.write_options import WriteOptions, check_schema
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _TOPICS_LIMIT = 256  # for each task: a topic has an open file and a buffer
 _SMALL_BYTES = 1 << 20
 _STAGED = pa.schema([(name, FIELDS[name]) for name in ("value", "key", "type", "timestamp")])
+_WITH_HEADERS = _STAGED.append(pa.field(HEADERS, HEADERS_TYPE))
 
 
 @dataclass
@@ -83,7 +84,7 @@ class _Sink:
                                 "repartition the data frame by 'topic' first"
                             )
                         writers[topic] = StagingWriter(folder, self.target.size_of(topic))
-                    writers[topic].write(part)
+                    writers[topic].write(with_header_maps(part))
             task.staged = {topic: writer.finish() for topic, writer in writers.items()}
         except BaseException:
             for writer in writers.values():
@@ -122,12 +123,13 @@ class _Sink:
             if isinstance(message, StagedTask):
                 for topic, segments in message.staged.items():
                     staged.setdefault(topic, []).extend(segments)
+        columns = _WITH_HEADERS if HEADERS in self.names else _STAGED
         for topic in sorted(staged, key=str):
             size = self.target.size_of(topic)
             options = Options(segment_size=size)
             join(
                 self.target.log_path(topic),
-                _merge(staged[topic], self.target.folder(job), size),
+                _merge(staged[topic], self.target.folder(job), size, columns),
                 query=query,
                 batch=batch,
                 options=options,
@@ -142,7 +144,7 @@ class _Sink:
         self.target.clear(job, list(topics))
 
 
-def _merge(staged: list[str], folder: str, size: int) -> list[str]:
+def _merge(staged: list[str], folder: str, size: int, columns: pa.Schema) -> list[str]:
     """Write successive small segments as one. Each joined segment is a file of the log, and a batch
     of a stream would leave one for each of its tasks.
     """
@@ -156,8 +158,8 @@ def _merge(staged: list[str], folder: str, size: int) -> list[str]:
         if is_small and len(run) > 1:
             writer = StagingWriter(folder, size)
             try:
-                for rows in read_slices(run, _STAGED):
-                    writer.write(rows)
+                for rows in read_slices(run, columns):
+                    writer.write(with_header_maps(rows))
                 paths = writer.finish()
             except BaseException:
                 writer.discard()

@@ -20,10 +20,9 @@ TOPIC_NAME = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
 _OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
 # Spark passes these options of its own.
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
-# Kafka's default is false. Programs for Kafka often pass it, so false is accepted.
-_NO_HEADERS = "includeheaders"
+# Kafka's sink ignores it, too: the column `headers` is written if there is one.
+_IGNORED = "includeheaders"
 _REFUSED = {
-    _NO_HEADERS: "the sink writes records without headers",
     "kafka.bootstrap.servers": "there is no broker: name the log in save(path) or start(path)",
     "partitionby": "a log has one partition; the column 'topic' chooses among logs",
 }
@@ -33,12 +32,13 @@ _TAKEN = {
     "topic": ("string",),
     "timestamp": ("timestamp", "timestamp_ntz"),
     "type": ("tinyint", "smallint", "int", "bigint"),
+    "headers": ("array<struct<key:string,value:binary>>", "map<string,binary>"),
 }
 # Further columns of a read. The written log assigns its own, so they are ignored.
 _PASSED_OVER = ("partition", "offset", "timestamptype", "sequence")
 _EXPECTED = (
     "value (binary or string) and, if wanted, key (binary or string), topic (string), "
-    "timestamp (timestamp), type (a whole number)"
+    "timestamp (timestamp), type (a whole number), headers (array<struct<key:string,value:binary>>)"
 )
 
 
@@ -69,7 +69,7 @@ class WriteOptions:
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _OPTIONS}
         for name, value in given.items():
-            if name == _NO_HEADERS and value.lower() == "false":
+            if name == _IGNORED and value.lower() in ("true", "false"):
                 continue
             if name in _REFUSED or name.startswith("kafka."):
                 raise InvalidOptionError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from commitlog._kernel import segments as kernel
+from commitlog._kernel.engine import encoded_headers
 from commitlog._kernel.segments import SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, translate_errors
 from commitlog.base.regular_file import write_whole
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20  # bytes in memory at a time
 _DOING = "stage a segment"
-_COLUMNS = ("value", "key", "type", "timestamp")
+_COLUMNS = ("value", "key", "type", "timestamp", "headers")
 
 
 class StagingWriter:
@@ -50,8 +51,8 @@ class StagingWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the records of a batch, one a row.
 
-        The columns value, key, type and timestamp are those of `CommitLog.append_arrow`; others are
-        ignored. A null timestamp means the time of this call.
+        The columns value, key, type, timestamp and headers are those of `CommitLog.append_arrow`;
+        others are ignored. A null timestamp means the time of this call.
         """
         names = [name for name in batch.schema.names if name in _COLUMNS]
         now_ns = time.time_ns()
@@ -61,11 +62,21 @@ class StagingWriter:
             times_ns = rows.timestamps_ns
             if times_ns is not None:
                 times_ns = np.where(times_ns < 0, now_ns, times_ns)
+            headers = None if rows.headers is None else encoded_headers(rows.headers)
             first = 0
             while first < len(rows):
                 frames = self._open()
                 first, full = frames.lay(
-                    values, offsets, keys, key_offsets, keyed, rows.types, times_ns, now_ns, first
+                    values,
+                    offsets,
+                    keys,
+                    key_offsets,
+                    keyed,
+                    rows.types,
+                    times_ns,
+                    now_ns,
+                    first,
+                    headers,
                 )
                 if full:
                     self._close()

@@ -142,6 +142,29 @@ def test_compaction_keeps_latest_record_of_each_key_in_order(spark: Any, tmp_pat
         compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
 
 
+def test_jobs_carry_headers(spark: Any, tmp_path: Path) -> None:
+    log, compacted = tmp_path / "log", tmp_path / "compacted"
+    with commitlog.open(log, segment_size=SIZE) as opened:
+        opened.append(b"old", key=b"k", headers={"a": b"1"})
+        opened.append(b"new", key=b"k", headers={"a": b"2"})
+        opened.append(b"bare", headers={"b": b""})
+        opened.append(b"plain")
+        opened.flush()
+    compact(spark, str(log), str(compacted))
+    with commitlog.open(compacted, "r") as opened:
+        found = [(record.value, record.headers) for record in opened.tailer()]
+    assert found == [(b"new", {"a": b"2"}), (b"bare", {"b": b""}), (b"plain", {})]
+    export(spark, str(log), str(tmp_path / "with"), headers=True)
+    assert rows_of(tmp_path / "with").column("headers").to_pylist() == [
+        [{"key": "a", "value": b"1"}],
+        [{"key": "a", "value": b"2"}],
+        [{"key": "b", "value": b""}],
+        None,
+    ]
+    export(spark, str(log), str(tmp_path / "without"))
+    assert "headers" not in rows_of(tmp_path / "without").column_names
+
+
 def test_compaction_refuses_messages_bound_to_their_log(spark: Any, tmp_path: Path) -> None:
     path = log_with_deltas(tmp_path)
     with pytest.raises(InvalidOptionError, match="only this log .* topics sealed, states: read"):

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     NullType,
     StringType,
     StructField,
@@ -35,6 +36,7 @@ from commitlog.errors import (
     NotALogError,
     RecordTypeError,
 )
+from commitlog.spark.columns import HEADERS_MAP, HEADERS_TYPE
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.sink import LogStreamWriter, LogWriter, StagedTask
 from commitlog.spark.target import folder_of
@@ -234,6 +236,7 @@ def test_wrong_topic_raises(tmp_path: Path, topics: list[str], words: str) -> No
         (schema(value=BinaryType(), key=ArrayType(BinaryType())), "column 'key' is array"),
         (schema(value=BinaryType(), type=StringType()), "column 'type' is string"),
         (schema(value=BinaryType(), Value=BinaryType()), "two columns 'value'"),
+        (schema(value=BinaryType(), headers=ArrayType(BinaryType())), "column 'headers' is array"),
     ],
 )
 def test_wrong_schema_raises_naming_the_expected_type(columns: StructType, words: str) -> None:
@@ -263,7 +266,7 @@ def test_rows_read_from_a_log_can_be_written(kind: DataType) -> None:
         ({"path": "/x", "topic": "a/b"}, "topic 'a/b' is not a name"),
         ({"path": "/x", "segmentSize": "1"}, "segment_size must be from"),
         ({"path": "/x", "kafka.acks": "all"}, "'kafka.acks' is not supported: there is no broker"),
-        ({"path": "/x", "includeHeaders": "true"}, "writes records without headers"),
+        ({"path": "/x", "includeHeaders": "maybe"}, "unknown option 'includeheaders'"),
         ({"path": "/x", "tropic": "t"}, "did you mean 'topic'"),
     ],
 )
@@ -272,8 +275,40 @@ def test_wrong_write_option_raises_naming_it(options: dict[str, str], words: str
         LogWriter(options, VALUE, False)
 
 
-def test_include_headers_false_is_accepted(tmp_path: Path) -> None:
-    LogWriter({"path": str(tmp_path / "log"), "includeHeaders": "false"}, VALUE, False)
+@pytest.mark.parametrize("asked", ["true", "false"])
+def test_include_headers_is_accepted(tmp_path: Path, asked: str) -> None:
+    LogWriter({"path": str(tmp_path / "log"), "includeHeaders": asked}, VALUE, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arrow", "rows"),
+    [
+        (
+            ArrayType(schema(key=StringType(), value=BinaryType())),
+            HEADERS_TYPE,
+            [
+                [{"key": "a", "value": b"1"}, {"key": "n", "value": None}],
+                None,
+                [{"key": "a", "value": b"1"}, {"key": "a", "value": b"2"}],
+            ],
+        ),
+        (
+            MapType(StringType(), BinaryType()),
+            HEADERS_MAP,
+            [[("a", b"1"), ("n", b"")], None, [("a", b"2")]],
+        ),
+    ],
+)
+def test_column_headers_is_written(tmp_path: Path, kind: Any, arrow: Any, rows: Any) -> None:
+    path = tmp_path / "log"
+    writer = batch_writer(path, schema(value=BinaryType(), headers=kind))
+    headers = pa.array(rows, arrow)
+    tasks = [  # several small segments, which the commit merges
+        writer.write(iter(batches([b"a"], headers=headers.slice(at, 1)))) for at in range(3)
+    ]
+    writer.commit([*tasks])
+    with commitlog.open(path, "r") as log:
+        assert log.tailer().read_batch(9).headers == [{"a": b"1", "n": b""}, {}, {"a": b"2"}]
 
 
 def test_overwrite_mode_raises_with_the_reason(tmp_path: Path) -> None:

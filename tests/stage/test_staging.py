@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import IOFailureError, ReadOnlyError, RecordTooLargeError, RecordTypeError
+from commitlog.keep import verify
 from commitlog.stage.joining import join
 from commitlog.stage.staging import StagingWriter
 from tests.oracle import segment_file as oracle
@@ -172,3 +173,24 @@ def test_unwritable_staging_directory_is_named(tmp_path: Path) -> None:
     if os.geteuid():
         with pytest.raises(ReadOnlyError):
             StagingWriter("/proc/staged", SIZE)
+
+
+def test_staged_headers_are_kept(tmp_path: Path) -> None:
+    given = [{"a": b"x" * 100, "b": b""}, None, {}, *[{"n": b"%d" % n} for n in range(2000)]]
+    headers = [None if each is None else list(each.items()) for each in given]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([b"v" * (n % 40) for n in range(len(given))], pa.binary()),
+            "headers": pa.array(headers, pa.map_(pa.string(), pa.binary())),
+        }
+    )
+    staged = stage(tmp_path / "staged", batch)
+    assert len(staged) > 1
+    join(tmp_path / "log", staged, options=commitlog.Options(segment_size=SIZE))
+    with commitlog.open(tmp_path / "log", "r") as log:
+        assert log.tailer().read_batch(9999).headers == [each or {} for each in given]
+    assert not verify(tmp_path / "log").damage
+    large = pa.array([[("a", b"x" * (SIZE // 8))]], pa.map_(pa.string(), pa.binary()))
+    wrong = pa.RecordBatch.from_pydict({"value": pa.array([b""], pa.binary()), "headers": large})
+    with pytest.raises(RecordTooLargeError, match="its headers"):
+        stage(tmp_path / "large", wrong)

@@ -600,7 +600,7 @@ def dispatch(path: Path) -> None:
 
 
 def query(path: Path) -> pl.DataFrame:
-    lazy: pl.LazyFrame = commitlog.polars.scan(path)
+    lazy: pl.LazyFrame = commitlog.polars.scan(path, headers=True)
     return lazy.select("sequence").collect()
 
 

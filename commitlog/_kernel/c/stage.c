@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "marked.h"
+
 /* Finds the bytes [*start, *start + *length) of a row. Returns false if its offsets are not inside
  * the column. */
 static bool slot_of(const int64_t *offsets, uint64_t size, size_t row, uint64_t *start,
@@ -45,13 +47,20 @@ int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
         if (code != CL_OK) {
             return code;
         }
-        uint32_t step = cl_frame_aligned((uint32_t)cl_input_length(&input));
+        const cl_headers *headers = rows->headers == NULL ? NULL : &rows->headers[*done];
+        uint64_t length = cl_input_length(&input);
+        if (headers != NULL && (length += cl_headers_size(headers)) > largest) {
+            return CL_E_TOO_LARGE;
+        }
+        uint32_t step = cl_frame_aligned((uint32_t)length);
         if (*offset + step > stop) {
             return CL_E_FULL;
         }
         uint8_t *at = segment->bytes + *offset;
         memset(at + step - CL_FRAME_ALIGN, 0, CL_FRAME_ALIGN); /* the padding */
-        uint64_t cell = cl_frame_write(segment, (uint32_t)*offset, &input);
+        uint64_t cell = headers == NULL
+                            ? cl_frame_write(segment, (uint32_t)*offset, &input)
+                            : cl_marked_write(segment, (uint32_t)*offset, &input, headers, NULL);
         memcpy(at, &cell, sizeof cell);
         *offset += step;
         cl_tally_add(tally, input.timestamp_ns, *offset);

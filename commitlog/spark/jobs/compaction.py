@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_COLUMNS = ("offset", "key", "value", "timestamp", "type")
+_COLUMNS = ("offset", "key", "value", "timestamp", "type", "headers")
 _NOTE = "note.json"
 _NOTE_LIMIT = 16 << 20  # bytes: half a million steps
 _OWN = re.compile(r"note\.json(\.tmp)?|(keyed|bare)-[0-9]{20}")
@@ -70,7 +70,7 @@ def compact(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compaction:
     """Write the latest durable record of each key to a new log, in the order of the old log and
-    with its timestamps and types.
+    with its timestamps, types and headers.
 
     Keys whose latest record is a tombstone (an empty value) are left out. All records without a key
     are kept. Timestamps have microseconds, as in Spark. The new log gets all records at once.
@@ -131,8 +131,10 @@ def compact(
     while found.position < end or not found.bare:
         progress(found.position - begun, end - begun)
         stop = next_stop(found.position, end, step_bytes, segment_size_bytes)
-        found.add(spark, read(spark, log, name, found.position, stop).select(*_COLUMNS), stop)
-    latest, bare = found.frames(spark, read(spark, log, name, end, end).select(*_COLUMNS).schema)
+        records = read(spark, log, name, found.position, stop, headers=True)
+        found.add(spark, records.select(*_COLUMNS), stop)
+    nothing = read(spark, log, name, end, end, headers=True).select(*_COLUMNS)
+    latest, bare = found.frames(spark, nothing.schema)
     bound = _bound_topics(latest)
     if bound:
         found.remove()
@@ -171,7 +173,7 @@ def _latest(records: DataFrame) -> DataFrame:
     return (
         records.groupBy("key")
         .agg(record)
-        .select("record.offset", "key", "record.value", "record.timestamp", "record.type")
+        .select(*("key" if column == "key" else f"record.{column}" for column in _COLUMNS))
     )
 
 
@@ -206,7 +208,13 @@ class _Found:
                 int(note["read"]),
                 [int(at) for at in note["bare"]],
             )
-            if note["uuid"] == uuid and bare and bare[-1] == position <= end:
+            # The steps of a release before headers are made again.
+            if (
+                note["columns"] == [*_COLUMNS]
+                and note["uuid"] == uuid
+                and bare
+                and bare[-1] == position <= end
+            ):
                 self.position, self.read, self.bare = position, read, bare
                 return
         self.remove()
@@ -259,7 +267,8 @@ class _Found:
 
     def _note(self) -> None:
         temporary = self._folder / f"{_NOTE}.tmp"
-        note = {"uuid": self._uuid, "position": self.position, "read": self.read, "bare": self.bare}
+        note = {"uuid": self._uuid, "position": self.position, "read": self.read}
+        note |= {"bare": self.bare, "columns": _COLUMNS}
         temporary.write_text(json.dumps(note) + "\n", encoding="utf-8")
         temporary.replace(self._folder / _NOTE)
 

@@ -16,6 +16,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.option import check_switches
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.spark.columns import HEADERS
 from commitlog.spark.jobs.folder import Folder
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
@@ -62,6 +63,7 @@ def export(
     destination: str,
     *,
     text: bool = False,
+    headers: bool = False,
     step: Size = "1GiB",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Export:
@@ -79,6 +81,9 @@ def export(
     text : bool
         Write values as text and not as bytes. Bytes that are not UTF-8 become replacement
         characters.
+    headers : bool
+        Add the column headers, an array of structs of key and value as in Spark. If some runs have
+        it and some do not, read the files with Spark's option ``mergeSchema``.
     step : int or str
         Bytes of the log in a step.
     progress : callable
@@ -95,7 +100,7 @@ def export(
     CommitLogError
         The log cannot be read, or retention has deleted records that are not exported yet.
     """
-    check_switches(text=text)
+    check_switches(text=text, headers=headers)
     topic, place = open_only(log, "an export")
     with topic:
         name, start, end, segment_size, uuid = (
@@ -116,7 +121,8 @@ def export(
             return notes.state
         progress(start - begun, total)
         stop = next_stop(start, end, step_bytes, segment_size)
-        frame = _columns(read(spark, log, name, start, stop), text=text)
+        found = read(spark, log, name, start, stop, headers=headers)
+        frame = _columns(found, text=text)
         notes.begin(start, stop, _write(frame, f"{folder.path}/{_NOTES}/step"))
 
 
@@ -125,7 +131,7 @@ def _columns(frame: DataFrame, *, text: bool) -> DataFrame:
         f"cast({column} as string) as {column}" if text and column == "value" else column
         for column in _COLUMNS
     ]
-    return frame.selectExpr(_DATE, *columns)
+    return frame.selectExpr(_DATE, *columns, *(name for name in frame.columns if name == HEADERS))
 
 
 def _write(frame: DataFrame, path: str) -> int:

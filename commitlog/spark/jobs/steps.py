@@ -17,10 +17,13 @@ def next_stop(position: int, end: int, step_bytes: int, segment_size: int) -> in
     return min(start + max(step_bytes // segment_size, 1) * segment_size, end)
 
 
-def read(spark: SparkSession, log: str, topic: str, start: int, stop: int) -> DataFrame:
-    """Read the records of a log in [start, stop)."""
+def read(
+    spark: SparkSession, log: str, topic: str, start: int, stop: int, *, headers: bool
+) -> DataFrame:
+    """Read the records of a log in [start, stop), with their headers if these are wanted."""
     bounds = {
         name: json.dumps({topic: {"0": at}})
         for name, at in (("startingOffsets", start), ("endingOffsets", stop))
     }
-    return spark.read.format("commitlog").options(**bounds).load(log)
+    reader = spark.read.format("commitlog").options(includeHeaders=headers, **bounds)
+    return reader.load(log)

@@ -47,6 +47,7 @@ def command() -> None:
 @click.argument("log", type=click.Path())
 @click.argument("destination", type=click.Path())
 @click.option("--text", is_flag=True, help="Write values as text instead of bytes.")
+@click.option("--headers", is_flag=True, help="Add a column of headers.")
 @click.option(
     "--step",
     type=parameters.size,
@@ -58,7 +59,14 @@ def command() -> None:
 @_master
 @_as_json
 def export(
-    log: str, destination: str, *, text: bool, step: int, master: str | None, as_json: bool
+    log: str,
+    destination: str,
+    *,
+    text: bool,
+    headers: bool,
+    step: int,
+    master: str | None,
+    as_json: bool,
 ) -> None:
     """Write LOG to Parquet files below DESTINATION.
 
@@ -68,7 +76,7 @@ def export(
     with _session(master) as spark, step_progress("export") as shown:
         from commitlog.spark.jobs import export as run
 
-        done = run(spark, log, destination, text=text, step=step, progress=shown)
+        done = run(spark, log, destination, text=text, headers=headers, step=step, progress=shown)
     _print(
         as_object(done),
         f"{done.log}: exported up to position {done.position}: {done.records} records in "
