@@ -68,7 +68,6 @@ cdef class NativeAppender:
             return CL_NATIVE_DROPPED
         return CL_OK
 
-
     cdef int append_named(
         self, const cl_record_input *record, object headers, uint64_t *position
     ) except -2:
@@ -79,7 +78,7 @@ cdef class NativeAppender:
         if self.native.forks != cl_tailer_forks:
             return self.attend(CL_E_FORKED, record)
         while True:
-            code = self.engine.append_lent(record, headers, position)
+            code = self.engine.append_lent(&self.native, record, headers, position)
             if code == CL_OK:
                 return self.attend(CL_OK, record)
             code = self.attend(code, record)

@@ -105,7 +105,8 @@ cdef class Writer(Committer):
     cdef uint32_t largest_frame(self)
     cdef object in_use(self)
     cdef int append_lent(
-        self, const cl_record_input *record, object headers, uint64_t *position
+        self, cl_native_writer *native, const cl_record_input *record, object headers,
+        uint64_t *position
     ) except -100
     cdef int lend_writer(self, cl_native_writer *native) except -1
     cdef int return_writer(self, cl_native_writer *native) except -1

@@ -81,21 +81,23 @@ cdef class Writer(Committer):
         return 0
 
     cdef int append_lent(
-        self, const cl_record_input *record, object headers, uint64_t *position
+        self, cl_native_writer *native, const cl_record_input *record, object headers,
+        uint64_t *position
     ) except -100:
         """Try to append a record with headers while the writer is lent; return the code. The
         interpreter's lock keeps Python's appends away meanwhile.
         """
         cdef bytes encoded = encode_headers(headers)
-        cdef uint32_t largest = self.native.largest
-        cdef cl_headers native
+        cdef cl_headers given
+        cdef uint64_t length
         cdef int code
-        native.bytes = <const uint8_t *>PyBytes_AS_STRING(encoded)
-        native.length = <uint32_t>PyBytes_GET_SIZE(encoded)
-        if cl_headers_size(&native) + cl_input_length(record) > largest:
-            raise self.too_large(cl_headers_size(&native) + cl_input_length(record))
-        cl_writer_set_largest(&self.writer, largest)
-        code = cl_append_marked(&self.writer, record, &native, NULL, position)
+        given.bytes = <const uint8_t *>PyBytes_AS_STRING(encoded)
+        given.length = <uint32_t>PyBytes_GET_SIZE(encoded)
+        length = cl_headers_size(&given) + cl_input_length(record)
+        if length > native.largest:
+            raise self.too_large(length)
+        cl_writer_set_largest(&self.writer, native.largest)
+        code = cl_append_marked(&self.writer, record, &given, NULL, position)
         cl_writer_set_largest(&self.writer, 0)
         return code
 

@@ -199,6 +199,8 @@ def test_append_to_a_closed_log_raises(probe: Any, setup: Setup, logs: Logs) -> 
     log.close()
     with pytest.raises(ClosedError):
         appender.append(b"y")
+    with pytest.raises(ClosedError):
+        appender.append_named(b"y", {"a": b"b"})
     appender.close()
     assert values(logs.open()) == [b"x"]
 

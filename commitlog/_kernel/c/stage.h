@@ -25,8 +25,8 @@ typedef struct {
 /* Writes the rows from *done on as consecutive frames, each behind its headers, from *offset of the
  * segment up to `stop`, and advances both. Each frame is written with its cell, and counted in
  * `tally`. CL_E_FULL: the next row does not fit. CL_E_TOO_LARGE: it fits no segment of this size.
- * CL_E_DAMAGE: the row's offsets are outside its bytes array. `segment->bytes` is where the bytes of
- * offset 0 would be. */
+ * CL_E_DAMAGE: the row's offsets are outside its bytes array. `segment->bytes` is where the bytes
+ * of offset 0 would be. */
 int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
                  const cl_stage_rows *rows, size_t *done, cl_tally *tally);
 
