@@ -182,6 +182,10 @@ cdef commitlog_reader *reader_open(object tailer) except NULL:
         raise TypeError(f"a reader needs a Tailer, not a {type(tailer).__name__}")
     cursor = (<ReadMethods>tailer).cursor
     cursor.guard()
+    if cursor.selection is not None:
+        raise InvalidOptionError(
+            "the C API reads every record: give it a tailer of `log.tailer`, not of `log.view`",
+            path=cursor.core.path)
     if cursor.turned:
         raise InvalidOptionError(
             "the C API only reads forward: set the tailer's direction to "

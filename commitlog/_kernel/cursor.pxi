@@ -68,12 +68,23 @@ cdef class Cursor:
     def turn(self, bint backward):
         """Set the direction of reading."""
         self.guard()
-        self.turned = backward
+        self.back = backward
+        self.turned = backward or self.selection is not None
 
     @property
     def backward(self):
         """Whether it reads backward."""
-        return bool(self.turned)
+        return bool(self.back)
+
+    def select(self, Selection selection not None):
+        """Read only these records from now on. No other cursor may have the same object."""
+        self.selection = selection
+        self.turned = True
+
+    @property
+    def selects(self):
+        """Whether it reads only some records."""
+        return self.selection is not None
 
     cpdef leave(self):
         """Release the segment and remember the position; if a thread reads, when it is done."""
@@ -147,7 +158,7 @@ cdef class Cursor:
         if self.busy or self.core.log.refusal == REFUSED_CLOSED:
             self.guard()
         if self.turned:
-            return self.previous_record(record)
+            return self.turned_record(record)
         if self.segment is not None and cl_reader_next_short(&self.reader, record):
             return CL_OK
         while True:
@@ -170,7 +181,8 @@ cdef class Cursor:
             return CL_E_END
 
     def read_onward(self):
-        """Return the next record forward, even if the cursor reads backward; None at the end.
+        """Return the next record forward, even if the cursor reads backward or only some records;
+        None at the end.
 
         Does not save a named tailer's position.
         """
@@ -231,6 +243,72 @@ cdef class Cursor:
             path=path, position=position, resume_position=resume)
         if not self.policy.skips_damage(error):
             raise error
+        return 0
+
+    # --- selected records --------------------------------------------------------------------
+
+    cdef int turned_record(self, cl_record *record) except? -100:
+        return self.previous_record(record) if self.selection is None else (
+            self.selected_record(record))
+
+    cdef int selected_record(self, cl_record *record) except? -100:
+        """Read the next selected record in the cursor's direction: CL_OK, or CL_E_END."""
+        cdef int code
+        while True:
+            code = CL_E_ROLL if self.segment is None else self.search(record)
+            if code == CL_OK:
+                if self.selection.accept(self.segment, record):
+                    return CL_OK
+            elif code == CL_E_FULL:
+                PyErr_CheckSignals()
+                self.guard()
+            elif self.back:
+                if code == CL_E_ROLL and self.is_at_floor() or not self.go_back(code):
+                    return CL_E_END
+            elif code == CL_E_DAMAGE:
+                self.pass_damage()
+            elif code != CL_E_ROLL or self.enter_next() != CL_OK:
+                self.core.look()
+                return CL_E_END
+
+    cdef bint is_at_floor(self) noexcept:
+        """Whether all older segments are below the selection's floor."""
+        return self.segment is not None and self.segment.segment.base <= self.selection.floor
+
+    cdef int search(self, cl_record *record) except? -100:
+        """Look for a selected record in the segment; CL_E_FULL: there may be one further on."""
+        cdef int code
+        if not self.selection.is_for(self.segment):
+            self.take_list()
+            if self.segment is None:
+                return CL_E_END  # closed by another thread meanwhile
+        code = self.look_for(record, LOOKS_LOCKED)
+        if code != CL_E_FULL or self.reader.from_buffer:
+            return code
+        self.core.enter()
+        self.busy = True
+        try:
+            with nogil:
+                code = self.look_for(record, LOOKS_FREE)
+        finally:
+            self.core.leave()
+            self.rest()
+        return CL_E_END if self.segment is None else code
+
+    cdef int look_for(self, cl_record *record, size_t most) noexcept nogil:
+        if self.back:
+            return cl_selection_previous(
+                &self.selection.native, &self.reader, &self.backward, record, most)
+        return cl_selection_next(&self.selection.native, &self.reader, record, most)
+
+    cdef int take_list(self) except -1:
+        """Ask for the list of the segment, which may take as long as to build it."""
+        cdef Segment segment = self.segment
+        self.busy = True
+        try:
+            self.selection.take_list(segment, self.policy.listed(segment, self.selection))
+        finally:
+            self.rest()
         return 0
 
     # --- the record before -------------------------------------------------------------------

@@ -1,6 +1,9 @@
 # Many records of a cursor as columns.
 
 cdef Py_ssize_t BATCH_BYTES = 16 << 20
+# Of a batch of selected records. They may be few and far between, so less room is made for them.
+cdef Py_ssize_t SELECTED_BYTES = 4 << 20
+cdef Py_ssize_t SELECTED_RECORDS = 1 << 16
 
 
 def read_columns(Cursor cursor not None, Py_ssize_t max_records, names, *, bint views):
@@ -25,7 +28,7 @@ def await_columns(Cursor cursor not None, Py_ssize_t max_records, timeout, idle,
     cdef Patience patience
     cdef int64_t deadline_ns, left_ns
     cdef tuple found = take_columns(cursor, max_records, EVERY_COLUMN)
-    if len(found[0]) or timeout == 0 or cursor.turned:
+    if len(found[0]) or timeout == 0 or cursor.back:
         return found
     patience = patience_of(timeout, idle)
     left_ns = patience.budget_ns
@@ -53,6 +56,8 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
     cdef int code = CL_E_ROLL
     cdef bint to_buffer = cursor.reader.from_buffer
     cursor.guard()
+    if cursor.selection is not None:
+        return take_selected_columns(cursor, max_records)
     if cursor.turned:
         return take_columns_back(cursor, max_records)
     if cursor.segment is None and cursor.enter_next() != CL_OK:
@@ -144,4 +149,34 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
             if columns.native.count == 0:
                 raise
             break  # return what was read; the next call raises again
+    return *columns.cut(), tuple(segments)
+
+
+cdef tuple take_selected_columns(Cursor cursor, Py_ssize_t max_records):
+    """Read the next selected records as columns, in the cursor's direction: see `take_columns`."""
+    cdef Py_ssize_t room = SELECTED_BYTES
+    cdef Columns columns = Columns(
+        cursor.shelf, min(max_records, SELECTED_RECORDS), room, EVERY_COLUMN)
+    cdef list segments = []
+    cdef Segment last = None
+    cdef cl_record native
+    cdef uint64_t before
+    while columns.native.count < columns.native.most:
+        before = cursor.current()
+        try:
+            if cursor.next_record(&native) != CL_OK:
+                break
+        except (CommitLogError, OSError):
+            if columns.native.count == 0:
+                raise
+            break  # return what was read; the next call raises again
+        if not cl_batch_add(&columns.native, &native):
+            cursor.move_to(before)
+            if columns.native.count != 0:
+                break
+            # The record is larger than the room: make room for the largest one.
+            columns = Columns(cursor.shelf, 1, cursor.core.log.segment_size, EVERY_COLUMN)
+        elif last is not cursor.segment:
+            last = cursor.segment
+            segments.append(last)
     return *columns.cut(), tuple(segments)

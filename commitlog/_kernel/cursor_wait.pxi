@@ -77,7 +77,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
             return CL_E_END  # closed while the next segment was opened
         if keeps and cursor.page is not None:
             cursor.keep_position()
-        if cursor.turned:
+        if cursor.back:
             return CL_E_END  # no record arrives before the oldest one
         if not patience.endless:
             if began_ns == 0:

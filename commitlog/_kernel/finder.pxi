@@ -159,3 +159,18 @@ def first_sequence(Segment segment not None, positions):
     if first < last < base + segment.segment.size:
         move_anchor(segment, last - base, sequence + len(positions) - 1)
     return sequence
+
+
+def sequences_of(segments, positions):
+    """Return the sequence of each of several records; `segments` are theirs, in their order."""
+    cdef const int64_t[::1] places = positions
+    cdef Segment segment = None
+    cdef Py_ssize_t index
+    cdef list found = []
+    following = iter(segments)
+    for index in range(places.shape[0]):
+        while (segment is None or places[index] < <int64_t>segment.segment.base
+                or places[index] >= <int64_t>(segment.segment.base + segment.segment.size)):
+            segment = next(following)
+        found.append(sequence_of(segment, <uint64_t>places[index] - segment.segment.base))
+    return found

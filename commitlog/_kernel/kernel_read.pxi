@@ -53,6 +53,7 @@ cdef extern from "batch.h":
         uint8_t *data
         uint8_t *keys
         size_t data_room, keys_room, most, count, data_size, keys_size
+    bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
 
 cdef extern from "reader.h":
     ctypedef struct cl_reader:
@@ -158,3 +159,30 @@ cdef extern from "backward_scan.h":
     int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t start) nogil
     void cl_backward_scan_pass_damage(cl_reader *reader, cl_backward_scan *scan) nogil
     int cl_backward_scan_batch(cl_reader *reader, cl_backward_scan *scan, cl_batch *batch) nogil
+
+cdef extern from "selection.h":
+    ctypedef struct cl_selection:
+        const uint32_t *types
+        size_t type_count
+        uint32_t noted_type
+        bint notes
+        const uint8_t *key
+        size_t key_length
+    void cl_selection_list(
+        cl_selection *selection, const uint32_t *offsets, size_t count, uint64_t listed
+    ) nogil
+    bint cl_selection_wants(const cl_selection *selection, const cl_record *record) nogil
+    int cl_selection_next(
+        cl_selection *selection, cl_reader *reader, cl_record *record, size_t most
+    ) nogil
+    int cl_selection_previous(
+        cl_selection *selection, cl_reader *reader, cl_backward_scan *scan, cl_record *record,
+        size_t most
+    ) nogil
+
+cdef extern from "postings.h":
+    ctypedef struct cl_postings:
+        uint64_t *types
+        uint64_t *keys
+        size_t most, records, keyed
+    int cl_postings_read(cl_reader *reader, cl_postings *postings) nogil

@@ -43,6 +43,25 @@ cdef struct Patience:
     cl_idle idle
 
 
+cdef class Selection:
+    cdef cl_selection native
+    cdef readonly bytes key
+    cdef readonly object types       # ascending; None: any
+    cdef readonly object noted_type
+    cdef object type_array           # what `native` points to
+    cdef object offsets              # the same
+    cdef object note
+    cdef uint64_t floor              # no segment that ends at or below this position is read back
+    cdef bint has_list               # of the segment of `segment_id`, also if that has no list
+    cdef uint64_t segment_id
+
+    cdef int take_types(self, types) except -1
+    cdef void drop_list(self) noexcept
+    cdef int take_list(self, Segment segment, offsets) except -1
+    cdef bint is_for(self, Segment segment) noexcept
+    cdef bint accept(self, Segment segment, const cl_record *record) except -1
+
+
 cdef class Cursor:
     cdef cl_reader reader
     cdef cl_watch watch    # of the reader
@@ -55,7 +74,9 @@ cdef class Cursor:
     cdef bint busy         # in a call without the interpreter's lock, or in one to the policy
     cdef bint leaving      # `leave` was called meanwhile
     cdef bint ended        # a named tailer that was closed: another one may own its name
-    cdef bint turned       # it reads backward
+    cdef bint turned       # it does not read forward every record: backward, or a selection
+    cdef bint back         # it reads backward
+    cdef Selection selection  # None: it reads every record
     cdef Shelf shelf       # memory for batches
     cdef TailerPage page   # the page of a named tailer; None: it has no name
 
@@ -72,6 +93,12 @@ cdef class Cursor:
     cdef int meet_damage(
         self, str path, uint64_t position, uint64_t resume, str around
     ) except -1
+    cdef int turned_record(self, cl_record *record) except? -100
+    cdef int selected_record(self, cl_record *record) except? -100
+    cdef bint is_at_floor(self) noexcept
+    cdef int search(self, cl_record *record) except? -100
+    cdef int look_for(self, cl_record *record, size_t most) noexcept nogil
+    cdef int take_list(self) except -1
     cdef int previous_record(self, cl_record *record) except? -100
     cdef int go_back(self, int code) except -1
     cdef int enter_before(self) except -1

@@ -1,5 +1,5 @@
 import datetime as dt
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import (
     Any,
     Literal,
@@ -43,6 +43,7 @@ class Finder:
     def entry(self, index: SparseIndex, offset: int, before: bool) -> int | None: ...
 
 def first_sequence(segment: Segment, positions: NDArray[np.int64]) -> int: ...
+def sequences_of(segments: Sequence[Segment], positions: NDArray[np.int64]) -> list[int]: ...
 @overload
 def headers_of(
     segments: Sequence[Segment], positions: NDArray[np.int64]
@@ -149,8 +150,35 @@ class CursorPolicy(Protocol):
     def index_of(self, segment: Segment, offset: int) -> SparseIndex:
         """A segment's index, which reaches an offset unless something below cannot be seen yet."""
 
+    def listed(self, segment: Segment, selection: Selection) -> NDArray[np.uint32] | None:
+        """The ascending offsets of at least all selected records of a segment; None: scan it."""
+
     def skips_damage(self, error: CorruptRecordError) -> bool:
         """Note damage; False to raise the error, True to step over it."""
+
+class Selection:
+    def __new__(
+        cls,
+        types: Iterable[int] | None = None,
+        key: bytes | None = None,
+        noted_type: int | None = None,
+        note: Callable[[Record], Iterable[int] | None] | None = None,
+        floor: int = 0,
+    ) -> Self: ...
+    @property
+    def types(self) -> tuple[int, ...] | None: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def noted_type(self) -> int | None: ...
+
+def read_postings(
+    core: Core,
+    segment: Segment,
+    offset: int,
+    types: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+) -> tuple[int, int, int, int]: ...
 
 @final
 class Cursor:
@@ -163,6 +191,9 @@ class Cursor:
     def turn(self, backward: bool) -> None: ...
     @property
     def backward(self) -> bool: ...
+    def select(self, selection: Selection) -> None: ...
+    @property
+    def selects(self) -> bool: ...
     def leave(self) -> None: ...
     def end(self) -> None: ...
     def keep_in(self, page: TailerPage) -> None: ...

@@ -19,15 +19,15 @@ from commitlog.segment.lock_file import LockFile
 
 _TAILERS, _TOPICS, _QUEUES = "tailers", "topics", "queues"
 _IDENTITY = "log.json"
-# The files of a log: segments, indexes, the files beside them, the copies that recovery and repair
-# save, and the temporary files that a killed process leaves.
+# The files of a log: segments, indexes, posting lists, the files beside them, the copies that
+# recovery and repair save, and the temporary files that a killed process leaves.
 _ANY = re.compile(".*")
 _SCHEMA = re.compile(r"[0-9a-f]{8}\.json|complete|\..*\.tmp")
-_SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
+_SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx|pst)")
 _BESIDE = r"log\.json|checkpoint|epoch|followed|joining|joined|producers|sessions|stored"
 _OURS = re.compile(
-    rf"(?:[0-9]{{20}}\.(?:seg|idx)|cursors|lock|{_BESIDE})(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
-    rf"|\.(?:[0-9]{{20}}\.seg|{_BESIDE})(?:\.(?:cut|broken))?\.[0-9a-f]{{16}}\.tmp"
+    rf"(?:[0-9]{{20}}\.(?:seg|idx|pst)|cursors|lock|{_BESIDE})(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
+    rf"|\.(?:[0-9]{{20}}\.(?:seg|idx|pst)|{_BESIDE})(?:\.(?:cut|broken))?\.[0-9a-f]{{16}}\.tmp"
 )
 
 

@@ -16,12 +16,13 @@ from commitlog.recovery.pending_join import unreached
 from commitlog.recovery.walk import behind_damage
 from commitlog.repair.extent import RecordedEnd
 from commitlog.repair.reports import Damage, SegmentReport, TornTail, VerifyReport
-from commitlog.segment import index_file
+from commitlog.segment import index_file, posting_file
 from commitlog.segment.directory import (
     LogDirectory,
     holes,
     index_name,
     is_base,
+    posting_name,
     segment_bases,
     segment_name,
 )
@@ -33,6 +34,7 @@ _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal is damaged, and counts as not written"
 SEAL_WRONG = "its seal does not match its frames"
 INDEX_REMEDY = "the next seek in this segment rebuilds it"
+POSTINGS_REMEDY = "the next view of a writer rebuilds them"
 
 
 class Survey:
@@ -183,6 +185,7 @@ class Survey:
                 self._scan(segment, report)
             if not report.damage:
                 self._check_index(segment, report)
+                self._check_postings(segment, report)
         finally:
             segment.release()
 
@@ -222,6 +225,16 @@ class Survey:
         if state in ("damaged", "stale"):
             fault = "is damaged" if state == "damaged" else "does not match the segment"
             report.notes.append(f"its index {index_name(segment.base)} {fault}; {INDEX_REMEDY}")
+
+    def _check_postings(self, segment: Segment, report: SegmentReport) -> None:
+        seal = self._seal(segment.number)
+        if seal is None:
+            return
+        state = posting_file.checked(self.directory, segment.number, seal)
+        if state in ("damaged", "stale"):
+            fault = "are damaged" if state == "damaged" else "do not match the segment"
+            lists = f"its posting lists {posting_name(segment.base)}"
+            report.notes.append(f"{lists} {fault}; {POSTINGS_REMEDY}")
 
     def _resume(self, segment: Segment, offset: int) -> int:
         """Return the offset of the next valid frame, but at most that of the durable position."""

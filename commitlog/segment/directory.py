@@ -23,6 +23,7 @@ from commitlog.segment.identity import Identity
 from commitlog.segment.new_file import put_new_file
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
+_BESIDE = re.compile(r"^[0-9]{20}\.(?:idx|pst)$")
 NUMBER_MOST = 2**32 - 1  # the largest number that fits a packed tail
 BLOCK = 512  # the unit of `st_blocks`, in bytes
 # Lists staged segments that are about to join this log: see commitlog/recovery/join_note.py.
@@ -38,6 +39,11 @@ def segment_name(base: int) -> str:
 
 def index_name(base: int) -> str:
     return f"{base:020d}.idx"
+
+
+def posting_name(base: int) -> str:
+    """The file name of the posting lists of the segment that starts at position `base`."""
+    return f"{base:020d}.pst"
 
 
 def names_in(dir_fd: int) -> list[str]:
@@ -319,14 +325,15 @@ class LogDirectory:
             os.unlink(name, dir_fd=self.fd)
 
     def remove_segment(self, number: int) -> None:
-        """Remove a segment file and its index; missing ones are no error."""
+        """Remove a segment file, its index and its posting lists; missing ones are no error."""
         self._unlink(segment_name(number * self.segment_size))
         self.remove_index(number)
 
     def remove_index(self, number: int) -> None:
-        """Remove the index of a segment that was deleted or changed."""
+        """Remove the index and the posting lists of a segment that was deleted or changed."""
         # A directory is never read as an index.
-        self._unlink(index_name(number * self.segment_size), IsADirectoryError)
+        for name in (index_name, posting_name):
+            self._unlink(name(number * self.segment_size), IsADirectoryError)
 
     def landing(self, position: int) -> int:
         """Return where a reader from the segment's start continues at or behind a position: behind
@@ -339,9 +346,13 @@ class LogDirectory:
             return number * self.segment_size + segment.landing(offset)
 
     def sweep(self) -> None:
-        """Remove what killed creations have left. Only under the exclusive lock."""
+        """Remove what killed creations and deletions have left. Only under the exclusive lock."""
         with self.translate_errors("remove temporary files"):
             temporary_file.sweep(self.fd)
+        names = set(self.names())
+        for name in names:
+            if _BESIDE.match(name) and f"{name[:20]}.seg" not in names:
+                self._unlink(name, IsADirectoryError)
 
     def sync(self) -> None:
         """Make the directory's entries durable.

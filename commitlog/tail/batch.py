@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.readers import first_sequence, headers_of
+from commitlog._kernel.readers import first_sequence, headers_of, sequences_of
 from commitlog._kernel.segments import Segment
 from commitlog.base.cached import Cached
 from commitlog.base.extras import pyarrow_for
@@ -54,10 +54,12 @@ class Batch:
     keys: npt.NDArray[np.uint8]
     key_offsets: npt.NDArray[np.int64]
     _segments: tuple[Segment, ...] = field(default=(), repr=False)
+    _adjacent: bool = field(default=True, repr=False)  # no record is left out between two of them
 
     @Cached
     def sequences(self) -> npt.NDArray[np.int64]:
-        """Return the records' sequences, int64, shape (n,), ascending or descending by one.
+        """Return the records' sequences, int64, shape (n,), ascending or descending: by one, if no
+        records are left out, as a view does.
 
         The first access computes them.
 
@@ -72,6 +74,8 @@ class Batch:
             raise SequenceError(
                 "the sequences of these records were not known when they were pickled"
             )
+        if not self._adjacent:
+            return np.array(sequences_of(self._segments, self.positions), dtype=np.int64)
         first = first_sequence(self._segments[0], self.positions)
         step = -1 if len(self) > 1 and self.positions[1] < self.positions[0] else 1
         return np.arange(first, first + step * len(self), step, dtype=np.int64)

@@ -14,6 +14,7 @@ from commitlog.segment import index_file
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import SealTable
 from commitlog.segment.segment_header import Seal
+from commitlog.tail.postings import LogPostings
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB
 _INDEXES_KEPT = 1 << 10
@@ -46,6 +47,7 @@ class LogIndex:
         self._size: int = queue.core.segment_size
         self._lock = threading.RLock()
         self.seals = SealTable(queue.directory, self._certain_end)
+        self.postings = LogPostings(queue, self.seals, writable=writable)
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
         self._firsts: dict[int, int] = {}
         self._filed_position = 0  # where the index file of the unsealed segment ends
@@ -53,6 +55,7 @@ class LogIndex:
     def forked(self) -> None:
         """Replace the lock in the child of a fork: a thread of the parent may have held it."""
         self._lock = threading.RLock()
+        self.postings.forked()
 
     # --- sequences --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.readers import Cursor, Record, pass_to_key
+from commitlog._kernel.readers import Cursor, Record, Selection, pass_to_key
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.option import chosen
@@ -70,8 +70,9 @@ class Seeker:
     """A cursor and the ways to move it.
 
     It begins at the oldest record ("first"), the present end, or a record's position; None means
-    "first", and "end" for a backward cursor. The other options are those of `CommitLog.tailer`.
-    `segments` holds the segment that the cursor reads.
+    "first", and "end" for a backward cursor. With a `selection`, it reads no other records. The
+    other options are those of `CommitLog.tailer`. `segments` holds the segment that the cursor
+    reads.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Seeker:
         direction: Direction = "forward",
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
+        selection: Selection | None = None,
     ) -> None:
         chosen(get_args(Visibility))(visibility, "visibility")
         chosen(get_args(OnDamage))(on_damage, "on_damage")
@@ -91,6 +93,8 @@ class Seeker:
         self._cycles = LogCycles(index)
         self.segments = SegmentHolder(index, on_damage)
         self.cursor = Cursor(self._core, self.segments, visibility)
+        if selection is not None:
+            self.cursor.select(selection)
         self._visibility = visibility
         self.turn(direction)
         self.seek(("end" if direction == "backward" else "first") if start is None else start)
@@ -196,6 +200,7 @@ class Seeker:
 
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
         """Binary-search sorted records: see `Tailer.search`."""
+        self._refuse_selection("search")
         if not callable(key_function):
             raise InvalidOptionError(
                 f"key_function must be a callable that takes a record, not {key_function!r}"
@@ -224,6 +229,7 @@ class Seeker:
 
     def stride(self) -> Iterator[Record]:
         """Read the indexed records alone: see `Tailer.striding`."""
+        self._refuse_selection("striding")
         self.cursor.return_to_saved()
         try:
             yield from self._steps()
@@ -248,6 +254,13 @@ class Seeker:
             elif not backward:
                 cursor.move_to(place)  # the next record is not visible yet
                 return
+
+    def _refuse_selection(self, method: str) -> None:
+        if self.cursor.selects:
+            raise InvalidOptionError(
+                f"{method} looks at every record: use a tailer of `log.tailer`, not of `log.view`",
+                path=self._core.path,
+            )
 
     # --- positions ---------------------------------------------------------------------------
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from commitlog._kernel.engine import REFUSED_READ_ONLY
 from commitlog._kernel.failure import ROLLED_BACK
+from commitlog._kernel.readers import Selection
 from commitlog._kernel.segments import Segment, SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, PositionError
 from commitlog.segment.mapped_file_queue import MappedFile
@@ -80,6 +84,10 @@ class SegmentHolder:
     def index_of(self, segment: Segment, offset: int) -> SparseIndex:
         """Return the index of a segment, extended to an offset as far as visible."""
         return self._index.reaching(segment, offset)
+
+    def listed(self, segment: Segment, selection: Selection) -> NDArray[np.uint32] | None:
+        """Return where the selected records of a segment are; None: the cursor scans it."""
+        return self._index.postings.listed(segment, selection)
 
     def skips_damage(self, error: CorruptRecordError) -> bool:
         """Record damage; return whether the cursor steps over it."""

@@ -136,7 +136,8 @@ class Tailer(ProcessBound, ReadMethods):
             raise InvalidOptionError(
                 f"max_records must be an int of at least 1, not {max_records!r}"
             )
-        return Batch(*await_columns(self._cursor, min(most, _BATCH_MOST), timeout, idle, keeps))
+        columns = await_columns(self._cursor, min(most, _BATCH_MOST), timeout, idle, keeps)
+        return Batch(*columns, _adjacent=not self._cursor.selects)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the records from here to the current end through Arrow's C interface, with the

@@ -145,15 +145,8 @@ static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step
     return pass_unpublished(reader, step, code);
 }
 
-/* The offset in the segment at which the reader must stop for now. */
-static inline uint64_t reader_limit(const cl_reader *reader) {
-    uint64_t visible = reader->watermark != NULL ? cl_load(reader->watermark) : UINT64_MAX;
-    uint64_t limit = visible < reader->limit ? visible : reader->limit;
-    return limit > reader->segment->base ? limit - reader->segment->base : 0;
-}
-
 int cl_reader_next(cl_reader *reader, cl_record *record) {
-    const uint64_t limit = reader_limit(reader);
+    const uint64_t limit = cl_reader_limit(reader);
     for (;;) {
         cl_frame_cursor at = reader_cursor(reader, limit);
         int code = cl_frame_verify(&at, cl_frame_read(&at), record);
@@ -343,7 +336,7 @@ static int batch_one(cl_reader *reader, cl_batch *batch) {
 
 int cl_reader_batch(cl_reader *reader, cl_batch *batch) {
     for (;;) {
-        cl_reader_batch_whole(reader, reader_limit(reader), batch);
+        cl_reader_batch_whole(reader, cl_reader_limit(reader), batch);
         if (batch->count >= batch->most) {
             return CL_E_FULL;
         }

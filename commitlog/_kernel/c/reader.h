@@ -36,6 +36,13 @@ void cl_reader_leave(cl_reader *reader);
 /* Sets `short_below`, after a change of what it depends on: segment, limit, sources. */
 void cl_reader_plan(cl_reader *reader);
 
+/* The offset in the segment at which the reader must stop for now. */
+static inline uint64_t cl_reader_limit(const cl_reader *reader) {
+    uint64_t visible = reader->watermark != NULL ? cl_load(reader->watermark) : UINT64_MAX;
+    uint64_t limit = visible < reader->limit ? visible : reader->limit;
+    return limit > reader->segment->base ? limit - reader->segment->base : 0;
+}
+
 /* Reads the next record. Its pointers point into the segment and are valid while the reader is in
  * it. CL_E_ROLL: the segment is at its end, the caller enters the next one. CL_E_END, CL_E_BUSY:
  * nothing yet. CL_E_DAMAGE: the bytes at the reader's offset are not a valid frame. */
