@@ -20,6 +20,8 @@ from commitlog._kernel.readers import Record
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.open_calls import open_log as open
+from commitlog.log.views import TopicTypes as _TopicTypes
+from commitlog.log.views import find_topics_by as _find_topics_by
 from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.retention import Retention
@@ -79,6 +81,16 @@ __all__ = [
     "queue",
     "topic",
 ]
+
+
+def _topic_types(log: CommitLog, topic: str, with_key: bool) -> _TopicTypes:
+    """Return the types of a topic's messages, for views: the core imports no topics."""
+    from commitlog.topics.topic_types import TopicTypes
+
+    return TopicTypes(log, topic, with_key=with_key)
+
+
+_find_topics_by(_topic_types)
 
 
 def get_include() -> str:

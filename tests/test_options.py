@@ -55,6 +55,7 @@ def test_defaults_of_options_and_tuning() -> None:
         "timestamps": None,
         "roll_cycle": None,
         "prefault": True,
+        "posting_lists": False,
         "wait_for_log": None,
         "on_lag": "wait",
         "lag_timeout": 30.0,

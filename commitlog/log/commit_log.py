@@ -17,7 +17,7 @@ from commitlog.log.coroutines import AsyncMethods
 from commitlog.log.figures import log_stats
 from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import Mode
-from commitlog.log.tailers import TailerMethods
+from commitlog.log.views import ViewMethods
 from commitlog.options import Options
 from commitlog.retention.deletion import Waivable
 from commitlog.retention.pruner import Pruned
@@ -30,7 +30,7 @@ from commitlog.tail.tailer import Tailer
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, TailerMethods):
+class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, ViewMethods):
     """Append to and read an open log; `commitlog.open` returns it.
 
     It is a context manager, and any thread may use it. If the last reference is dropped without

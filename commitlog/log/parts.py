@@ -145,7 +145,14 @@ class LogParts:
             owner, uuid = f"log {self.path}", self.identity.uuid
             lender = BufferLeases(pool, owner, uuid, self.lock_file, holder)
         try:
-            return WriterServices(self.engine, self.queue, self.options, lender, self.view)
+            return WriterServices(
+                self.engine,
+                self.queue,
+                self.options,
+                lender,
+                self.view,
+                postings=self.index.postings,
+            )
         except BaseException:
             if lender is not None:
                 lender.end()

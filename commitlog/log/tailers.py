@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from commitlog._kernel.readers import Record
+from commitlog._kernel.readers import Record, Selection
 from commitlog.base.name import check_name
 from commitlog.base.units import Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
@@ -80,6 +80,32 @@ class TailerMethods:
         ReadOnlyError, DiskFullError, UnsupportedError
             The position cannot be saved here.
         """
+        return self._selected(
+            None,
+            name,
+            start=start,
+            direction=direction,
+            visibility=visibility,
+            on_damage=on_damage,
+            durable=durable,
+            required=required,
+            max_lag=max_lag,
+        )
+
+    def _selected(
+        self,
+        selection: Selection | None,
+        name: str | None,
+        *,
+        start: Start | None = None,
+        direction: Direction = "forward",
+        visibility: Visibility = "committed",
+        on_damage: OnDamage = "raise",
+        durable: Durable = False,
+        required: bool | None = None,
+        max_lag: Size | None = None,
+    ) -> Tailer:
+        """Create a tailer of the selected records; None: of all. See `tailer`."""
         parts = self._parts
         parts.check_open()
         lag, every_ns = _checked_options(name, required, max_lag, durable)
@@ -92,6 +118,7 @@ class TailerMethods:
             direction=direction,
             visibility=visibility,
             on_damage=on_damage,
+            selection=selection,
         )
         if named is None:
             return Tailer(seeker, log=self)

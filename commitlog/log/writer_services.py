@@ -13,6 +13,7 @@ from commitlog.allocation.segment_buffers import SegmentBuffers
 from commitlog.base.service import Service, start_lock
 from commitlog.base.turn import Turn
 from commitlog.flush.flush_service import CommitService, FlushService
+from commitlog.log.posting_service import PostingService
 from commitlog.log.report_service import ReportService
 from commitlog.options import Options, StoreWork
 from commitlog.retention.holds import Ends, copied_end
@@ -21,6 +22,7 @@ from commitlog.retention.pruner import LogState, Pruner, RetentionService
 from commitlog.retention.retention import Retention
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.backpressure import Backpressure
+from commitlog.tail.postings import LogPostings
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
@@ -40,6 +42,8 @@ class WriterServices:
         options: Options,
         lender: BufferLeases | None,
         view: Any,
+        *,
+        postings: LogPostings,
     ) -> None:
         directory = queue.directory
         self._engine = engine
@@ -84,6 +88,8 @@ class WriterServices:
                 )
             if self.store is not None:
                 self.services.append(self.store)
+            if options.posting_lists:
+                self.services.append(PostingService(engine.path, postings))
             self.services.append(ReportService(engine))
             undo.pop_all()
 

@@ -170,6 +170,7 @@ class OptionOverrides(TypedDict, total=False):
     timestamps: Timestamps | None
     roll_cycle: RollCycle | str | Duration | None
     prefault: bool
+    posting_lists: bool
     wait_for_log: Duration | None
     close_timeout: Duration
     on_lag: OnLag
@@ -240,6 +241,11 @@ class Options:
     prefault : bool
         Whether a thread pre-faults pages ahead of the appends. Off: less memory is touched, and the
         slowest appends take milliseconds.
+    posting_lists : bool
+        Whether a thread of a writing handle builds the posting lists of each sealed segment, for
+        `view` and `find`: up to 8 bytes on the disk for each record and list, and about as much of
+        a core as a reader of the log takes. Off: no record is lost; a writing handle builds a list
+        when a view first reads a segment, and reading handles scan segments that have none.
     wait_for_log : float, str or None
         Seconds that opening waits until the log is ready. A writer waits for another process that
         opens or recovers it, before `OpenTimeoutError`. Mode "r" waits for a writer to create a
@@ -304,6 +310,7 @@ class Options:
         None, _roll_cycle
     )
     prefault: Option[bool, bool] = Option(True, switch)
+    posting_lists: Option[bool, bool] = Option(False, switch)
     wait_for_log: Option[float | None, Duration | None] = Option(None, _wait_or_none)
     close_timeout: Option[float, Duration] = Option(60.0, _interval)
     on_lag: Option[OnLag, OnLag] = Option("wait", chosen(get_args(OnLag)))
