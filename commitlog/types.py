@@ -7,6 +7,7 @@ from commitlog.allocation.disk_monitor import DiskState
 from commitlog.base.units import Age, Duration, Size
 from commitlog.log.parts import Mode
 from commitlog.log.scan import Bound
+from commitlog.log.views import TailerOptions
 from commitlog.options import Flush, OnLag, Timestamps
 from commitlog.retention.deletion import Waivable
 from commitlog.retention.pruner import Pruned
@@ -36,6 +37,7 @@ __all__ = [
     "Replay",
     "Size",
     "Start",
+    "TailerOptions",
     "Timestamp",
     "Timestamps",
     "Visibility",

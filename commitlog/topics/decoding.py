@@ -132,6 +132,11 @@ class MessageDecoder:
                 topic=topic,
             ) from None
 
+    def refresh(self) -> None:
+        """Note the schemas of records that the caller may skip: a view has none."""
+        if self._watch.refresh():
+            self._known = {}
+
     def has_sealed_keys(self, number: int) -> bool:
         """Return whether messages with a type number have sealed record keys."""
         if number not in self._openers:

@@ -88,6 +88,7 @@ class BatchDecoder:
         if batch is not self._batch:
             self._batch = batch
             self._found = {}
+            self._decoder.refresh()
         if row not in self._found:
             try:
                 self._found[row] = self._decoder.decode(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import click
 import commitlog
 from commitlog import CommitLog, Tailer
 from commitlog.base.moment import read_moment
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import InvalidOptionError, TopicNotFoundError
 from commitlog.tools.cli import parameters
 from commitlog.tools.cli.decoded import BatchDecoder
 from commitlog.tools.cli.filter import Filter, Pattern
@@ -18,7 +19,7 @@ from commitlog.tools.cli.output import echo
 from commitlog.tools.cli.where import Condition
 from commitlog.topics.schema import SCHEMA_TYPE
 from commitlog.topics.topics_state import catalog_of
-from commitlog.types import OnDamage, Start, Visibility
+from commitlog.types import Direction, OnDamage, Start, TailerOptions, Visibility
 
 BATCH_RECORDS = 65536
 
@@ -266,6 +267,26 @@ class Selection(Range):
                 "place for histories"
             )
 
+    def tailer(
+        self,
+        log: CommitLog,
+        *,
+        direction: Direction = "forward",
+        on_damage: OnDamage | None = None,
+        every: bool = False,
+    ) -> Tailer:
+        """Create a tailer for all records that may be selected; with `every`, for all records."""
+        how: TailerOptions = {
+            "direction": direction,
+            "visibility": self.visibility,
+            "on_damage": on_damage or self.on_damage,
+        }
+        if not every and len(self.topics) == 1:
+            # A topic without a schema is waited for.
+            with contextlib.suppress(TopicNotFoundError):
+                return log.view(topic=self.topics[0], **how)
+        return log.tailer(**how)
+
     def filter(self, decoder: BatchDecoder | None) -> Filter:
         if decoder is None:
             return Filter(self.include, self.exclude)
@@ -276,7 +297,7 @@ class Selection(Range):
 
     def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None, chosen: Filter) -> None:
         if self.last is not None:
-            tailer.seek(_last_start(log, self.last, chosen, self.visibility, end))
+            tailer.seek(self._last_start(log, self.last, chosen, end))
         else:
             self.seek_first(tailer)
 
@@ -287,26 +308,23 @@ class Selection(Range):
         else:
             tailer.seek("end" if self.to is None else self.to)
 
-
-def _last_start(
-    log: CommitLog, count: int, chosen: Filter, visibility: Visibility, end: int | None
-) -> Start:
-    """Return the start of the last `count` accepted records below `end`. Damage in between is
-    skipped.
-    """
-    if count == 0:
-        return "end"
-    with log.tailer(direction="backward", visibility=visibility, on_damage="skip") as backward:
-        while True:
-            batch = backward.read_batch(BATCH_RECORDS if chosen else min(count, BATCH_RECORDS))
-            if not len(batch):
-                return "first"
-            rows = chosen.rows(batch)
-            if end is not None:
-                rows = rows[batch.positions[rows] < end]
-            if len(rows) >= count:
-                return int(batch.positions[rows[count - 1]])
-            count -= len(rows)
+    def _last_start(self, log: CommitLog, count: int, chosen: Filter, end: int | None) -> Start:
+        """Return the start of the last `count` accepted records below `end`. Damage in between is
+        skipped.
+        """
+        if count == 0:
+            return "end"
+        with self.tailer(log, direction="backward", on_damage="skip", every=not chosen) as backward:
+            while True:
+                batch = backward.read_batch(BATCH_RECORDS if chosen else min(count, BATCH_RECORDS))
+                if not len(batch):
+                    return "first"
+                rows = chosen.rows(batch)
+                if end is not None:
+                    rows = rows[batch.positions[rows] < end]
+                if len(rows) >= count:
+                    return int(batch.positions[rows[count - 1]])
+                count -= len(rows)
 
 
 def report_damage(tailer: Tailer, reported: int = 0) -> int:

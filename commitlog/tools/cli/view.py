@@ -50,7 +50,8 @@ class View:
         self._until_ns = selection.until_ns
         self.records = 0
         self.damaged = 0
-        tailer = log.tailer(visibility=selection.visibility, on_damage=selection.on_damage)
+        # `stop_at` looks at every value.
+        tailer = selection.tailer(log, every=stop_at is not None)
         self._tailer = tailer
         end = selection.find_end(tailer)
         if end is None and not self._follow:
