@@ -23,6 +23,7 @@ from commitlog._kernel.engine import (
     wake_sleepers,
 )
 from commitlog._kernel.failure import REPLACED
+from commitlog._kernel.readers import Selection
 from commitlog._kernel.segments import Segment, copy_frames
 from commitlog.base.host import host
 from commitlog.base.name import check_name
@@ -74,9 +75,9 @@ class FrameCopy(NamedTuple):
 
 
 class LogView:
-    """What an open log offers to extensions beyond the methods of `CommitLog`.
+    """What an open log offers to extensions beyond the methods of `CommitLog`, by `view_of`.
 
-    `view_of` returns it. A view keeps no `CommitLog` alive, and is used while the log is open.
+    A view keeps no `CommitLog` alive, and is used while the log is open.
     Positions and sizes are in bytes.
 
     Attributes
@@ -282,15 +283,21 @@ class LogView:
         """Return the position of the last index entry below a position in its segment."""
         return self._parts.index.entry(position, before=True)
 
+    def listed(
+        self, number: int, types: Sequence[int] | None, key: bytes | None
+    ) -> NDArray[np.uint32] | None:
+        """Return the ascending offsets of at least all records of a segment with one of the types
+        and with the key; None if its posting lists do not tell them.
+        """
+        with self._parts.queue.held(number, "lists") as segment:
+            wanted, postings = Selection(types, key), self._parts.index.postings
+            return None if segment is None else postings.listed(segment, wanted)
+
     # --- named tailers ----------------------------------------------------------------------------
 
     def tailer_state(self, name: str) -> TailerState:
-        """Return the state of one named tailer, without its lag; a damaged file is in it.
-
-        Raises
-        ------
-        TailerNotFoundError, InvalidOptionError
-            There is no such tailer, or a tailer cannot have that name.
+        """Return the state of one named tailer, without its lag; a damaged file is in it. Raise
+        `TailerNotFoundError` if there is no such tailer.
         """
         return tailer_state.read_state(self._parts.directory, check_name(name))
 
@@ -317,8 +324,7 @@ class LogView:
 
     def largest_value(self, key: bytes | None = None, type: int = 0) -> int:
         """Return the longest value that a record with a key and a type can have."""
-        plain, framed = frame_length(0), frame_length(0, key, type)
-        return self._parts.engine.largest_value + plain - framed
+        return self._parts.engine.largest_value + frame_length(0) - frame_length(0, key, type)
 
     @staticmethod
     def headers_length(headers: Mapping[str, Any] | None) -> int:
@@ -355,18 +361,16 @@ class LogView:
     # --- state ------------------------------------------------------------------------------------
 
     def state(self, key: type[T], make: Callable[[], T]) -> T:
-        """Return the one object of a class that an extension keeps for this handle.
-
-        If two threads make it at once, both get the same one.
+        """Return the one object of a class that an extension keeps for this handle, to all threads
+        the same one.
         """
         known = self._parts.state
         found: T | None = known.get(key)
         return known.setdefault(key, make()) if found is None else found
 
     def hold(self, name: str, lowest: Callable[[], int | None]) -> None:
-        """Keep segments from deletion: retention and `delete_before` of this handle keep what is at
-        or above the position that `lowest` returns; None: everything may go. Any thread may call
-        `lowest`. Another hold of that name is replaced.
+        """Have retention and `delete_before` of this handle keep what is at or above the position
+        that `lowest` returns to any thread; None: nothing. It replaces a hold of that name.
         """
         self.holds[name] = lowest
 
@@ -391,9 +395,7 @@ class LogView:
         return take_snapshot(self._parts)
 
     def frames(self, number: int, start: int | None, stop: int | None) -> Iterator[dict[str, Any]]:
-        """Yield the frames of a segment and what is between them, damaged or not; begin and end at
-        positions.
-        """
+        """Yield the frames of a segment and what is between them, damaged or not."""
         return list_frames(self._parts, number, start, stop)
 
     def scan(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
 from commitlog.spark.columns import FIELDS
+from commitlog.spark.slices import Slice
 from commitlog.spark.spark_topic import SparkTopic
 
 _COMPARISONS = {
@@ -21,6 +24,7 @@ _COMPARISONS = {
     spark.LessThanOrEqual: pc.less_equal,
 }
 _COLUMNS = {name.lower(): name for name in ("offset", "timestamp", "topic", "type", "key")}
+_LISTED_MOST = 1 << 16  # offsets of a slice, which a task gets pickled
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -57,6 +61,32 @@ class RowFilter:
                 found = topic.position_since(_scalar(column, value).cast(pa.int64()).as_py() * 1000)
                 start = max(start, stop if found is None else found)
         return start, stop
+
+    def listed(self, topic: SparkTopic, piece: Slice) -> Slice | None:
+        """Return the slice with the offsets of the records that may pass, if posting lists tell
+        them; None if there are none.
+        """
+        types, keys = self._equals("type"), self._equals("key")
+        if types is None and keys is None:
+            return piece
+        found = []
+        for key in [None] if keys is None else keys:
+            offsets = topic.listed(piece.base, types, key)
+            if offsets is None:
+                return piece
+            found.append(offsets[(offsets >= piece.start) & (offsets < piece.stop)])
+        offsets = np.unique(np.concatenate(found)) if found else np.empty(0, np.uint32)
+        if len(offsets) > _LISTED_MOST:
+            return piece
+        return replace(piece, listed=offsets.tobytes()) if len(offsets) else None
+
+    def _equals(self, column: str) -> list[Any] | None:
+        """Return the values that a column may have, by one of the filters; None: any."""
+        for one in self._filters:
+            if column_of(one) == column and isinstance(one, spark.EqualTo | spark.In):
+                values = one.value if isinstance(one, spark.In) else [one.value]
+                return [_scalar(column, value).as_py() for value in values]
+        return None
 
     def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 import commitlog
 from commitlog.errors import LogNotFoundError, PositionError, SequenceError
@@ -222,6 +225,12 @@ class LogTopic(SparkTopic):
             return self.sequence_of(piece.base + piece.stop) - piece.sequence
         except (PositionError, SequenceError):
             return None  # the slice ends inside a record
+
+    def listed(
+        self, base: int, types: Sequence[int] | None, key: bytes | None
+    ) -> npt.NDArray[np.uint32] | None:
+        number = base // self.segment_size
+        return None if self._is_stored(number) else self._view.listed(number, types, key)
 
     def close(self) -> None:
         self.log.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from pyspark.sql.datasource import InputPartition
@@ -15,6 +15,10 @@ from commitlog.spark.spark_topic import SparkTopic
 # has WORTHWHILE_BYTES.
 LARGEST_BYTES = 128 << 20
 WORTHWHILE_BYTES = 4 << 20
+
+
+def _whole(_topic: SparkTopic, piece: Slice) -> Slice:
+    return piece
 
 
 class LogPartition(InputPartition):
@@ -50,21 +54,24 @@ def partitions_of(
     with_sequence: bool,
     counts: bool = False,
     fail_on_data_loss: bool,
+    listed: Callable[[SparkTopic, Slice], Slice | None] = _whole,
 ) -> list[LogPartition]:
     """Plan partitions of about equal size for ranges [start, stop) of positions of some topics.
 
     There are at least `least`, if the ranges can be cut into as many. `parallelism` tasks run at
     once. `counts`: no column needs the records themselves, so a slice whose records the seals and
-    the index count is not read.
+    the index count is not read. `listed` gives the slices without sequences the offsets of their
+    records, and drops those that have none.
     """
     with_sequence = with_sequence or counts
     found = [
         (topic, replace(piece, records=topic.records_in(piece)) if counts else piece)
         for topic, start, stop in ranges
         if start < stop
-        for piece in topic.slices(
+        for whole in topic.slices(
             start, stop, with_sequence=with_sequence, fail_on_data_loss=fail_on_data_loss
         )
+        if (piece := whole if with_sequence else listed(topic, whole)) is not None
     ]
     total_bytes = sum(piece.read_bytes for _, piece in found)
     return [
@@ -108,8 +115,10 @@ def _cut(
     topic: SparkTopic, piece: Slice, room_bytes: int, with_sequence: bool
 ) -> tuple[Slice, Slice | None]:
     """Cut a slice in two. The first ends at the last boundary within `room_bytes`. If there is
-    none, `room_bytes` doubles. The second is None if the slice has no boundary.
+    none, `room_bytes` doubles. The second is None if the slice has no boundary, or is listed.
     """
+    if piece.listed is not None:
+        return piece, None
     room_bytes = max(room_bytes, 1)
     most_bytes = piece.read_bytes - 1
     while room_bytes <= most_bytes:

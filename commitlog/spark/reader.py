@@ -29,6 +29,7 @@ class BaseReader:
     """What the readers of batches and streams share."""
 
     _stream = False
+    _filter = RowFilter()
 
     def __init__(
         self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None
@@ -59,6 +60,7 @@ class BaseReader:
             with_sequence="sequence" in columns,
             counts=columns.isdisjoint(RECORD_COLUMNS) and options.on_damage == "fail",
             fail_on_data_loss=options.fail_on_data_loss,
+            listed=self._filter.listed,
         )
         slices = tuple(piece for part in planned for piece in part.slices)
         if self._schema == COUNTED and all(piece.records is not None for piece in slices):
@@ -114,8 +116,6 @@ class LogReader(BaseReader, DataSourceReader):
     is_reused : bool
         Spark uses the plan again for other queries, so the tasks find the records.
     """
-
-    _filter = RowFilter()
 
     def __init__(
         self,

@@ -10,13 +10,14 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
-from commitlog.extension import HEADER_SIZE, PieceDecoder
+from commitlog.extension import FRAME_ALIGN, HEADER_SIZE, PieceDecoder
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
 
 OnDamage = Literal["fail", "skip"]
 PIECE_BYTES = 4 << 20
+PAGE_BYTES = 4096
 _logger = logging.getLogger("commitlog.spark")
 
 
@@ -45,6 +46,8 @@ class Slice:
         The task returns the records that begin in [start, stop).
     sequence : int or None
         Sequence of the first record at or after `scan`; None if unknown or not requested.
+    listed : bytes or None
+        The offsets of the records to read, as uint32, ascending; None: all.
     records : int or None
         The number of these records, if no column needs more of them. The task does not read them.
     may_be_partial : bool
@@ -63,13 +66,24 @@ class Slice:
     start: int = HEADER_SIZE
     stop: int
     sequence: int | None = None
+    listed: bytes | None = None
     records: int | None = None
     may_be_partial: bool = False
 
     @property
     def read_bytes(self) -> int:
-        """Number of bytes to read, without the header."""
-        return self.stop - self.scan
+        """Number of bytes to read, without the header: of a listed record, a page."""
+        whole = self.stop - self.scan
+        return whole if self.listed is None else min(whole, len(self.listed) // 4 * PAGE_BYTES)
+
+    @property
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """The ranges of offsets in which the records to read begin."""
+        if self.listed is None:
+            yield max(self.scan, HEADER_SIZE), self.stop
+            return
+        for offset in memoryview(self.listed).cast("I"):
+            yield offset, offset + FRAME_ALIGN
 
 
 class SliceReader:
@@ -114,10 +128,15 @@ class SliceReader:
         self._builder.clear()
 
     def _decode(self, source: SegmentBytes) -> Iterator[pa.RecordBatch]:
-        wanted = self._slice
-        window = Window(source, wanted.size)
+        window = Window(source, self._slice.size)
         decoder = self._decoder_of(window)
-        offset, stop, builder = max(wanted.scan, HEADER_SIZE), wanted.stop, self._builder
+        for start, stop in self._slice.ranges:
+            yield from self._decode_range(window, decoder, start, stop)
+
+    def _decode_range(
+        self, window: Window, decoder: PieceDecoder, offset: int, stop: int
+    ) -> Iterator[pa.RecordBatch]:
+        wanted, builder = self._slice, self._builder
         needed = 8
         while offset < stop:
             back = PieceDecoder.HEADERS_BACK if builder.has_headers else 0

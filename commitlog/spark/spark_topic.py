@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from commitlog.errors import PositionError
 from commitlog.spark.slices import Slice
@@ -76,6 +79,14 @@ class SparkTopic(ABC):
     @abstractmethod
     def records_in(self, piece: Slice) -> int | None:
         """Return how many records a slice has, if that is known without reading them."""
+
+    def listed(
+        self, base: int, types: Sequence[int] | None, key: bytes | None
+    ) -> npt.NDArray[np.uint32] | None:
+        """Return the ascending offsets of at least all records of a segment with one of the types
+        and with the key; None if they are not known without a scan.
+        """
+        return None
 
     @abstractmethod
     def close(self) -> None:

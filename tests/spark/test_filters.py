@@ -22,9 +22,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
 
+import commitlog
 from commitlog.spark.filters import is_taken
 from commitlog.spark.reader import FILTER_WORKER, FilteringReader, LogReader, batch_reader
-from tests.spark.logs_in_spark import EPOCH, fill, numbered
+from tests.spark.logs_in_spark import EPOCH, SIZE, fill, numbered
 
 SCHEMA = (
     StructType()
@@ -201,3 +202,37 @@ def test_time_that_python_lacks_is_left_to_spark(
 @pytest.mark.parametrize("moment", [dt.datetime.min, dt.datetime.max])  # noqa: DTZ901
 def test_naive_time_at_the_ends_of_datetime_is_no_error(moment: dt.datetime) -> None:
     assert not is_taken(GreaterThan(("timestamp",), moment)) or moment.astimezone()
+
+
+def test_filters_on_type_and_key_read_by_posting_lists(tmp_path: Path) -> None:
+    path = tmp_path / "orders"
+    with commitlog.open(path, segment_size=SIZE, flush="none") as log:
+        for number in range(6000):
+            log.append(b"%d" % number, type=number % 300, key=b"k%d" % (number % 200))
+        log.delete_before(0)  # seals
+    schema = StructType().add("offset", LongType()).add("type", LongType()).add("key", BinaryType())
+
+    def read(*filters: Any) -> tuple[list[int], int]:
+        reader = FilteringReader({"path": str(path)}, schema)
+        assert list(reader.pushFilters(list(filters))) == []
+        parts = reader.partitions()
+        rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+        size_bytes = sum(piece.read_bytes for part in parts for piece in part.slices)
+        return [row["offset"] for row in rows], size_bytes
+
+    asked: list[list[Any]] = [
+        [EqualTo(("type",), 7)],
+        [In(("type",), (7, 8))],
+        [EqualTo(("key",), b"k7"), EqualTo(("type",), 7)],
+        [In(("key",), (b"k7", b"k9")), Not(EqualTo(("type",), 7))],
+        [EqualTo(("type",), 77_777)],
+    ]
+    scanned = [read(*filters) for filters in asked]
+    assert [len(found) for found, _ in scanned] == [20, 40, 10, 50, 0]
+    with commitlog.open(path) as log:
+        assert len(list(log.view(type=7))) == 20  # builds the lists
+        unsealed = log.tail_position % SIZE
+    for filters, (found, size_bytes) in zip(asked, scanned, strict=True):
+        by_lists, fewer_bytes = read(*filters)
+        assert by_lists == found
+        assert fewer_bytes <= min(unsealed + 4096 * len(found), size_bytes)
