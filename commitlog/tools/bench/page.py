@@ -34,10 +34,12 @@ class Chart:
 
 
 def page(results: Results) -> str:
-    """Return the page; a quick run has tables only, since its figures mean nothing."""
+    """Return the page. The figures of a quick run mean nothing: it has no headline and no
+    verdict, and its note says so.
+    """
     quick = bool(results.options.get("quick"))
     tables = table.tables(results)
-    drawn = {made.workload: [] if quick else draw(results, made.workload) for made in tables}
+    drawn = {made.workload: draw(results, made.workload) for made in tables}
     specs = [chart.spec for found in drawn.values() for chart in found]
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("commitlog.tools.bench", "."),

@@ -94,16 +94,28 @@ def test_run_without_the_pool_has_no_headline() -> None:
     assert page.headline(run_of(paced("mapped", 1_000_000))) is None
 
 
-def test_quick_run_has_no_charts_and_no_verdict() -> None:
+def test_quick_run_has_charts_and_no_verdict() -> None:
     results = full()
+    judged = Page(page.page(results))
     results.options["quick"] = True
-    text = page.page(results)
-    found = Page(text)
-    assert found.specs == []
-    assert not {"script", "figure", "figcaption"} & found.seen.keys()
+    found = Page(page.page(results))
+    assert len(found.specs) == len(judged.specs)
+    assert found.seen["figure"] == judged.seen["figure"]
     assert "QUICK" in found.text
+    assert re.search(r"\b(Quiet|Noisy|Restless|Unknown)\b", judged.text)
     assert not re.search(r"\b(Quiet|Noisy|Restless|Unknown)\b", found.text)
     assert found.seen["table"] == 4
+
+
+def test_page_fits_a_phone(made: str) -> None:
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in made
+    tables = len(re.findall("<table>", made.partition("<script>")[0]))
+    in_boxes = re.findall(r'<div class="wide" tabindex="0"[^>]*>\s*<table>', made)
+    assert len(in_boxes) == tables == 4
+    style = re.search(r"<style>(.*)</style>", made, re.DOTALL)
+    assert style is not None
+    assert re.search(r"\.wide \{[^}]*overflow-x: auto", style[1])
+    assert re.search(r"\.chart \{[^}]*overflow-x: auto", style[1])
 
 
 def test_workload_without_rates_draws_no_empty_chart() -> None:
