@@ -15,7 +15,9 @@
 #                    FUZZ_SECONDS=60 JSON=figures.json
 #   make mutants     puts faults into copies of the code: each must fail its test: JSON=figures.json
 #   make lint        all checks of style and types
-#   make docs        the documentation as pages, in build/site/index.html
+#   make docs        the documentation as pages, in build/site/index.html, with llms.txt and the
+#                    manual page commitlog.1
+#   make site        keeps the pages of this version beside those of others: SITE=build/docs
 #   make kafka-tools fetches the jars of Kafka for the tests of mirrors (needs mvn)
 #   make model       searches a model of the write protocol exhaustively (installs spin if it may)
 #   make build       the virtual environment and the kernel
@@ -70,7 +72,7 @@ KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
 .PHONY: help demo test test-core test-long simulate outbox faults fault-tools kafka-tools soak \
-	asan fuzz mutants lint docs model build asserts wheels release bench bench-peers defects \
+	asan fuzz mutants lint docs site model build asserts wheels release bench bench-peers defects \
 	screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
@@ -219,6 +221,9 @@ lint: build $(DEPENDENCIES)
 docs: build $(DEPENDENCIES)
 	@$(BIN)/sphinx-build -E -q -W --keep-going -c docs/site docs build/site
 	@echo "The documentation is in build/site/index.html."
+
+site: docs
+	@$(BIN)/python docs/site/publish.py "$(or $(SITE),build/docs)"
 
 model:
 	@command -v spin >/dev/null || { \

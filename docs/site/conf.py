@@ -8,14 +8,19 @@ import sys
 from pygments.lexers import TextLexer
 from sphinx.application import Sphinx
 
+import commitlog
+
 sys.path[:0] = [os.path.dirname(__file__)]
 
 project = "commitlog"
+version = release = commitlog.__version__
 author = "the commitlog authors"
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "llms",
+    "manual",
     "navigation",
     "signatures",
 ]
@@ -36,9 +41,10 @@ napoleon_use_ivar = True
 toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
-html_title = "commitlog"
+html_title = f"commitlog {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("versions.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

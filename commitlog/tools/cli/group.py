@@ -71,7 +71,12 @@ def _unavailable(name: str, why: str) -> click.Command:
     )
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog='\b\nCompletion: eval "$(_COMMITLOG_COMPLETE=bash_source commitlog)" in ~/.bashrc;\n'
+    "zsh_source and fish_source are for zsh and fish.",
+)
 @click.version_option(
     __version__,
     message=f"commitlog %(version)s, log format {Identity.FORMAT[0]}.{Identity.FORMAT[1]}",

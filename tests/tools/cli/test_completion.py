@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import commitlog
-from tests.tools.cli.program import LIMIT_S, ROOT, hosted
+from tests.tools.cli.program import LIMIT_S, ROOT, hosted, run
 
 
 def completed(*words: str) -> set[str]:
@@ -74,3 +74,9 @@ echo "${COMPREPLY[@]}"
         check=False,
     )
     assert done.stdout == "verify\n", done.stderr
+
+
+def test_help_names_the_line_that_turns_completion_on() -> None:
+    said = " ".join(run("--help").stdout.decode().split())
+    assert 'eval "$(_COMMITLOG_COMPLETE=bash_source commitlog)"' in said
+    assert "zsh_source and fish_source are for zsh and fish" in said
