@@ -1,4 +1,4 @@
-"""The navigation: the pages in the tables of docs/index.md and of docs/decisions/index.md."""
+"""The navigation: the pages in the tables of docs/index.md, and of the indexes of its folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def add_navigation(app: Sphinx, name: str, content: list[str]) -> None:
     """Append a hidden table of contents to an index: its tables are the only list of pages."""
-    if name == "decisions/index":
+    if name.endswith("/index"):
         pages = "".join(
             f"{title} <{page}>\n" for _, title, page in _HEADING_OR_ROW.findall(content[0]) if page
         )
