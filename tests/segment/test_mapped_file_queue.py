@@ -51,6 +51,9 @@ def test_find_by_position_touches_no_other_segment(
             acquired.append(number)
             return acquire(number)
 
+        def check_cut(self) -> None:
+            pass
+
     with monkeypatch.context() as patch:
         patch.setattr(parts_of(log).queue, "core", Counting())
         patch.setattr(
