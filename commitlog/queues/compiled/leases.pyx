@@ -61,7 +61,7 @@ cdef class LeaseTable(TableFigures):
         cdef clq_worker *place = &self.table.workers[worker]
         if self.instance == 0:
             self.instance = self.table.instance
-        # Above all turns of the workers that had the place: one takes less than a turn a nanosecond.
+        # Above all turns of earlier workers there, which take less than one a nanosecond.
         place.turns = self.turns = <uint64_t>now_ns
         place.generation = (place.generation + 1) & 0xFFFFF
         place.pid = pid
