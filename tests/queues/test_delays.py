@@ -177,9 +177,10 @@ def test_jobs_that_no_mover_has_read_are_not_deleted(path: Path) -> None:
     with commitlog.open(path, segment_size="1MiB") as log:
         delayed = DelayedLog(log)
         job = DelayedJob(b"a" * 200_000, None, 0, None)
-        places = [delayed.put(job, 1, None) for _ in range(30)]
+        places = [delayed.put(job, 1, None) for _ in range(60)]
+        delayed.log.flush()
         _Mover(log, delayed)._shorten(DueIndex(), places[15])  # all that it has read are moved
-        assert delayed.read(places[15]).value == delayed.read(places[29]).value == job.value
+        assert delayed.read(places[15]).value == delayed.read(places[59]).value == job.value
         with pytest.raises(PositionError):
             delayed.read(places[0])
         delayed.log.close()
