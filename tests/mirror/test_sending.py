@@ -301,6 +301,9 @@ def test_mirror_of_a_copied_directory_fences_the_other(
             ):
                 log.append(b"here", sync=True)
                 until(lambda: mirror.error is not None)
+            (flow,) = log.stats().flows
+            assert flow.error == str(mirror.error)
+        assert log.stats().flows == ()
         assert "another mirror has taken this transactional_id" in str(mirror.error)
 
 
