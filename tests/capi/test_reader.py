@@ -12,10 +12,12 @@ from commitlog import CommitLog
 from commitlog.errors import (
     ClosedError,
     CorruptRecordError,
+    FencedError,
     ForkedError,
     InUseError,
     InvalidOptionError,
 )
+from commitlog.log.parts import parts_of
 from tests.setups import SEGMENT, Logs, Setup
 
 NUMBERS = 8_000  # several segments of 64 KiB
@@ -65,6 +67,17 @@ def test_reader_passes_the_end_of_segments(
 def test_reader_of_another_process_passes_the_end_of_segments(probe: Any, logs: Logs) -> None:
     made = numbered(logs.open())
     assert read_all(probe.Reader(logs.open(mode="r").tailer())) == made
+
+
+def test_reader_of_a_log_that_was_cut_is_fenced(probe: Any, logs: Logs) -> None:
+    made = numbered(logs.open(), 10)
+    log = logs.open(mode="r")
+    reader = probe.Reader(log.tailer())
+    assert read_all(reader) == made
+    parts_of(log).engine.cursors["cut"] = log.committed_position + 1  # as a cut leaves it
+    for call in (reader.next, lambda: reader.wait(60)):
+        with pytest.raises(FencedError, match="open the log again"):
+            call()
 
 
 def test_python_reads_beside_an_open_reader_are_refused(probe: Any, logs: Logs) -> None:

@@ -140,6 +140,9 @@ static inline bool cl_log_pooled(const cl_log *log) {
     return log->follows ? cl_log_tail(log) == NULL : log->pooled;
 }
 
+/* Whether the log was cut at a fork since it was opened: see cl_cursors. */
+static inline bool cl_log_cut(const cl_log *log) { return cl_load(&log->cursors->cut.value) != 0; }
+
 /* The position of a packed tail or watermark, at most the end of its segment. */
 static inline uint64_t cl_log_position(const cl_log *log, uint64_t packed) {
     uint64_t offset = cl_tail_offset(packed);

@@ -196,7 +196,7 @@ int cl_native_next(cl_native_reader *native, cl_record *record) {
         if (code == CL_OK) {
             return CL_OK;
         }
-        if (code == CL_E_END || code == CL_E_BUSY) {
+        if ((code == CL_E_END || code == CL_E_BUSY) && !cl_log_cut(reader->log)) {
             return CL_NATIVE_END;
         }
     }
@@ -207,7 +207,8 @@ int cl_native_wait(cl_native_reader *native, int64_t timeout_ns) {
     cl_reader *reader = native->reader;
     int64_t deadline_ns = cl_clock_monotonic_ns() + timeout_ns;
     for (;;) {
-        int code = native->asks ? native->attend(native->owner, CL_E_END, NULL) : CL_OK;
+        bool asks = native->asks || cl_log_cut(reader->log);
+        int code = asks ? native->attend(native->owner, CL_E_END, NULL) : CL_OK;
         int64_t left_ns = deadline_ns - cl_clock_monotonic_ns();
         if (code != CL_OK || left_ns <= 0) {
             return code != CL_OK ? code : CL_NATIVE_END;
