@@ -157,6 +157,7 @@ class CursorPolicy(Protocol):
         """Note damage; False to raise the error, True to step over it."""
 
 class Selection:
+    floor: int
     def __new__(
         cls,
         types: Iterable[int] | None = None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import itertools
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol, TypedDict, Unpack
 
 from commitlog._kernel.readers import Record, Selection
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.units import Size, whole_of
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.log.tailers import TailerMethods
@@ -67,7 +69,7 @@ class ViewMethods(TailerMethods):
         *,
         type: int | None = None,
         topic: str | None = None,
-        key: Key | None = None,
+        key: bytes | bytearray | memoryview | None = None,
         **options: Unpack[TailerOptions],
     ) -> Tailer:
         """Create a tailer that reads only the records of a type or a topic, or with a key.
@@ -83,7 +85,7 @@ class ViewMethods(TailerMethods):
         type : int, optional
             The type of the records.
         topic : str, optional
-            The topic: all its messages, whatever version of the schema they have. The records of
+            The topic: all its messages, of every version of its schema. The records of
             the schemas are left out.
         key : bytes-like, optional
             The key as the records have it; with `type` or `topic`, both must match.
@@ -110,7 +112,7 @@ class ViewMethods(TailerMethods):
 
     def find(
         self,
-        key: Key,
+        key: bytes | bytearray | memoryview,
         *,
         type: int | None = None,
         topic: str | None = None,
@@ -146,26 +148,36 @@ class ViewMethods(TailerMethods):
             raise InvalidOptionError(f"last must be an int of at least 1, or None, not {last!r}")
         low = 0 if since is None else self._since(since)
         high = None if until is None else self._since(until)
-        selection = self._selection(type, topic, self._key(key), low or 0)
+        selection = self._selection(type, topic, self._key(key))
         if low is None:
             return []
-        found: list[Record] = []
         start: Start = "end" if high is None else high
         with self._selected(selection, None, start=start, direction="backward") as tailer:
+            found = itertools.islice(self._backward(tailer, selection, low), most)
+            return list(found)[::-1]
+
+    def _backward(self, tailer: Tailer, selection: Selection, low: int) -> Iterator[Record]:
+        """Yield the selected records down to a position, without a look at segments whose lists
+        lack them.
+        """
+        parts, size = self._parts, self._parts.identity.segment_size
+        last = (tailer.position - HEADER_SIZE - 1) // size
+        first = max(low // size, parts.queue.first_number)
+        for number in range(last, first - 1, -1):
+            if parts.index.postings.lacks(number, selection):
+                continue
+            if number < last:
+                tailer.seek((number + 1) * size)
+            selection.floor = number * size
             for record in tailer:
                 if record.position < low:
-                    break
-                found.append(record)
-                if len(found) == most:
-                    break
-        return found[::-1]
+                    return
+                yield record
 
     def _since(self, timestamp: Timestamp) -> int | None:
         return self._parts.index.position_since(timestamp_ns_of(timestamp))
 
-    def _selection(
-        self, type: int | None, topic: str | None, key: Key | None, floor: int = 0
-    ) -> Selection:
+    def _selection(self, type: int | None, topic: str | None, key: Key | None) -> Selection:
         """Check what is to be selected."""
         if type is None and topic is None and key is None:
             raise InvalidOptionError(
@@ -175,13 +187,13 @@ class ViewMethods(TailerMethods):
             )
         wanted = None if key is None else self._key(key)
         if topic is not None:
-            return self._topic_selection(type, topic, wanted, floor)
+            return self._topic_selection(type, topic, wanted)
         if type is None:
-            return Selection(None, wanted, floor=floor)
+            return Selection(None, wanted)
         number = whole_of(type)
         if number is None or not 0 <= number < _TYPES_END:
             raise InvalidOptionError(f"type must be an int from 0 to 2**32 - 1, not {type!r}")
-        return Selection([number], wanted, floor=floor)
+        return Selection([number], wanted)
 
     def _key(self, key: object) -> bytes:
         if isinstance(key, Key):
@@ -191,9 +203,7 @@ class ViewMethods(TailerMethods):
             f"key must be bytes, not {key.__class__.__name__}{hint}", path=self._parts.path
         )
 
-    def _topic_selection(
-        self, type: int | None, topic: str, key: bytes | None, floor: int
-    ) -> Selection:
+    def _topic_selection(self, type: int | None, topic: str, key: bytes | None) -> Selection:
         if type is not None:
             raise InvalidOptionError(
                 f"type and topic exclude each other: the messages of topic {topic!r} have types of "
@@ -203,4 +213,4 @@ class ViewMethods(TailerMethods):
         if not isinstance(topic, str):
             raise InvalidOptionError(f"topic must be the name of a topic, not {topic!r}")
         found = _find_topic[0](self, topic, key is not None)
-        return Selection(found.types(), key, found.noted_type, found.note, floor)
+        return Selection(found.types(), key, found.noted_type, found.note)

@@ -103,6 +103,8 @@ class LogDirectory:
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
+    # The same once a view has read: the first touch of a page of a mapping takes microseconds.
+    viewed_kept = 256
     # What is printed: "log", or the kind of the source that the segments come from.
     kind = "log"
     # Marks the log as failed with an errno; None unless a writable handle has the log open.

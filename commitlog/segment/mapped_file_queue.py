@@ -165,6 +165,11 @@ class MappedFileQueue:
         self.report: Report = _ignore
         self._deleted_below = 0
         self._deleted_turn = Turn(SHORT_S)
+        self._idle_kept = directory.idle_kept
+
+    def keep_viewed(self) -> None:
+        """Keep more segments mapped from now on, for readers that touch few pages of each."""
+        self._idle_kept = self.directory.viewed_kept
 
     def watch(self, report: Report) -> None:
         """Report events from now on."""
@@ -216,7 +221,7 @@ class MappedFileQueue:
         idle = [
             file for number, file in self._files.copy().items() if number != newest and file.is_idle
         ]
-        excess = len(idle) - self.directory.idle_kept
+        excess = len(idle) - self._idle_kept
         for file in idle[: max(0, excess)]:
             self._drop(file)
         # If another process has deleted a segment, only its mapping keeps its disk space in use.

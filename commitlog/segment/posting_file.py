@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,49 +147,68 @@ def _blocks(body: bytes) -> Sequence[memoryview]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Section:
-    """The lists of one kind of up to `PART_RECORDS` records."""
-
-    kind: Kind
-    shift: int
-    entries: int
+class _Table(NamedTuple):
     dense: NDArray[np.uint32]
     terms: NDArray[np.uint32]
     ends: NDArray[np.uint32]
     crcs: NDArray[np.uint32]
-    body_at: int
+
+
+@dataclass(frozen=True)
+class _Section:
+    """The lists of one kind of up to `PART_RECORDS` records. The table is read on first use."""
+
+    kind: Kind
+    shift: int
+    entries: int
+    lengths: tuple[int, ...]
+    table_crc: int
+    at: int
+
+    @property
+    def table_size(self) -> int:
+        return sum(self.lengths) * _NUMBER.itemsize
+
+    @property
+    def body_at(self) -> int:
+        return self.at + _SECTION_SIZE + self.table_size
 
     @property
     def body_size(self) -> int:
         return _body_size(self.entries, self.shift)
 
-    def read(self, fd: int, start: int, stop: int) -> bytes:
+    def table(self, fd: int) -> _Table:
+        content = read_range(fd, self.table_size, self.at + _SECTION_SIZE)
+        if len(content) != self.table_size or crc32c(content) != self.table_crc:
+            raise DamagedPostingsError("the table of a section has another CRC")
+        return _Table(*np.split(np.frombuffer(content, _NUMBER), np.cumsum(self.lengths)[:-1]))
+
+    def read(self, fd: int, crcs: NDArray[np.uint32], start: int, stop: int) -> bytes:
         """Read a range of the body, after a check of the blocks that it is in."""
         begin, end = start - start % _BLOCK, min(-(-stop // _BLOCK) * _BLOCK, self.body_size)
         content = read_range(fd, end - begin, self.body_at + begin)
         for at, block in enumerate(_blocks(content), begin // _BLOCK):
-            if crc32c(block) != self.crcs[at]:
+            if crc32c(block) != crcs[at]:
                 raise DamagedPostingsError("a block of lists has another CRC")
         if len(content) != end - begin:
             raise DamagedPostingsError("the file is too short")
         return content[start - begin : stop - begin]
 
-    def find(self, fd: int, wanted: int) -> Offsets | None:
+    def find(self, fd: int, table: _Table, wanted: int) -> Offsets | None:
         """Return the offsets under a hash; None if it has no list, because it has too many."""
-        if (self.dense == wanted).any():
+        if (table.dense == wanted).any():
             return None
         term = wanted >> self.shift
-        row = int(np.searchsorted(self.terms, term))
-        if row == len(self.terms) or self.terms[row] != term:
+        row = int(np.searchsorted(table.terms, term))
+        if row == len(table.terms) or table.terms[row] != term:
             return np.empty(0, _NUMBER)
-        start, stop = int(self.ends[row - 1]) if row else 0, int(self.ends[row])
+        start, stop = int(table.ends[row - 1]) if row else 0, int(table.ends[row])
         if not start <= stop <= self.entries:
             raise DamagedPostingsError("a list has no end")
-        offsets = np.frombuffer(self.read(fd, start * 4, stop * 4), _NUMBER)
+        offsets = np.frombuffer(self.read(fd, table.crcs, start * 4, stop * 4), _NUMBER)
         if self.shift:
             begin = self.entries * 4
-            found = self.read(fd, begin + start * 2, begin + stop * 2)
+            found = self.read(fd, table.crcs, begin + start * 2, begin + stop * 2)
             prints = np.frombuffer(found, _PRINT)
             mark = (wanted >> (self.shift - _PRINT_BITS)) & ((1 << _PRINT_BITS) - 1)
             offsets = np.sort(offsets[prints == mark])
@@ -204,7 +223,7 @@ class PostingFile:
     seal_crc : int
         The CRC of the seal of its segment.
     table_bytes : int
-        What it keeps in memory.
+        What it keeps in memory at most.
     """
 
     def __init__(self, fd: Descriptor, seal: Seal, segment_size: int, sections: list[_Section]):
@@ -212,9 +231,8 @@ class PostingFile:
         self._fd = fd
         self._size = segment_size
         self._sections = sections
-        self.table_bytes = sum(
-            each.terms.nbytes + each.ends.nbytes + each.crcs.nbytes for each in sections
-        )
+        self._tables: dict[int, _Table] = {}
+        self.table_bytes = sum(each.table_size for each in sections)
 
     def find(self, kind: Kind, wanted: int) -> Offsets | None:
         """Return the ascending offsets of all records under a hash; None if they are too many for a
@@ -228,7 +246,7 @@ class PostingFile:
         found = []
         for section in self._sections:
             if section.kind == kind:
-                offsets = section.find(self._fd, wanted)
+                offsets = section.find(self._fd, self._table(section), wanted)
                 if offsets is None:
                     return None
                 found.append(offsets)
@@ -248,8 +266,15 @@ class PostingFile:
     def check(self) -> None:
         """Check the CRC of every block; raise as `find` does."""
         for section in self._sections:
+            crcs = section.table(self._fd).crcs
             for start in range(0, section.body_size, _BLOCK << 8):
-                section.read(self._fd, start, min(start + (_BLOCK << 8), section.body_size))
+                section.read(self._fd, crcs, start, min(start + (_BLOCK << 8), section.body_size))
+
+    def _table(self, section: _Section) -> _Table:
+        table = self._tables.get(section.at)
+        if table is None:
+            table = self._tables[section.at] = section.table(self._fd)
+        return table
 
 
 def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[PostingFile | None, State]:
@@ -328,11 +353,8 @@ def _read_section(fd: int, at: int, size: int, seal: Seal) -> _Section:
         or shift not in (0, *range(_PRINT_BITS, _HASH_BITS + 1))
     ):
         raise DamagedPostingsError("the header of a section has another form")
-    body_size = _body_size(entries, shift)
-    lengths = (dense, rows, rows, -(-body_size // _BLOCK))
-    table = read_range(fd, 4 * sum(lengths), at + _SECTION_SIZE)
-    body_at = at + _SECTION_SIZE + len(table)
-    if len(table) != 4 * sum(lengths) or crc32c(table) != table_crc or body_at + body_size > size:
-        raise DamagedPostingsError("the table of a section has another CRC")
-    heavy, terms, ends, crcs = np.split(np.frombuffer(table, _NUMBER), np.cumsum(lengths)[:-1])
-    return _Section(_KINDS[kind], shift, entries, heavy, terms, ends, crcs, body_at)
+    blocks = -(-_body_size(entries, shift) // _BLOCK)
+    section = _Section(_KINDS[kind], shift, entries, (dense, rows, rows, blocks), table_crc, at)
+    if section.body_at + section.body_size > size:
+        raise DamagedPostingsError("a section is longer than the file")
+    return section

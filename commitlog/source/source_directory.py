@@ -37,6 +37,7 @@ class SourceDirectory(LogDirectory):
     """
 
     idle_kept = 1
+    viewed_kept = 1
 
     def __init__(self, source: SegmentSource, cache_bytes: int, folder: str | None = None) -> None:
         self.source = source

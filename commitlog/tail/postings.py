@@ -30,7 +30,7 @@ from commitlog.segment.segment_header import Seal
 
 _WHO = "posting lists"
 _FILES_KEPT = 1 << 8
-_TABLES_KEPT = 32 << 20  # bytes
+_TABLES_KEPT = 64 << 20  # bytes
 _FULL, _AT_END = 0, 1
 _RETRY_S = 60.0  # after the system refused a file
 # A file is written only if the file system then has as much free space as so many segments: the
@@ -90,6 +90,20 @@ class LogPostings:
                 self._files.pop(number, None)
                 file = None  # it is built again, once
         return None
+
+    def lacks(self, number: int, selection: Selection) -> bool:
+        """Return whether the lists of a segment show that it has no selected record."""
+        seal = self._seals.get(number)
+        if seal is None:
+            return False
+        file = self._files.get(number)
+        if file is None or file.seal_crc != seal.crc:
+            file = self._opened(number, seal)
+        try:
+            found = None if file is None else _selected(file, selection)
+        except (DamagedPostingsError, OSError):
+            return False
+        return found is not None and not len(found)
 
     def _opened(self, number: int, seal: Seal) -> PostingFile | None:
         file, _ = posting_file.read(self._directory, number, seal)

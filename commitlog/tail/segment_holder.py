@@ -87,6 +87,7 @@ class SegmentHolder:
 
     def listed(self, segment: Segment, selection: Selection) -> NDArray[np.uint32] | None:
         """Return where the selected records of a segment are; None: the cursor scans it."""
+        self._queue.keep_viewed()
         return self._index.postings.listed(segment, selection)
 
     def skips_damage(self, error: CorruptRecordError) -> bool:

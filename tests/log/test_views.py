@@ -1,4 +1,4 @@
-"""Views read the same records as a filter over all records, whatever lists there are."""
+"""Views read the same records as a filter over all records, with lists and without."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_find_stays_in_its_range_of_time(logs: Logs) -> None:
 def test_find_reads_no_segment_below_since(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     filled(log)
-    log.find(b"nowhere", since=1000 + COUNT - 10)
+    log.find(b"nowhere", since=1_000 + COUNT - 10)
     assert not list(Path(log.path).glob("*.pst"))  # which a read would have built
     assert log.find(b"nowhere", since=1_000) == []
     assert (Path(log.path) / f"{0:020d}.pst").exists()

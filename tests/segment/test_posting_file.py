@@ -102,7 +102,7 @@ def test_hashes_are_found_in_little_space(
         if found is None:
             assert len(expected[wanted]) * 4 > count // 2
         else:
-            # Keys of one hash are told apart by the reader, and so are hashes of equal first bits.
+            # The reader compares keys, so that a hash too many does no harm.
             assert set(expected[wanted]) <= set(found.tolist())
             assert len(found) <= len(expected[wanted]) + 2
 

@@ -1,4 +1,4 @@
-"""Views of topics: all messages of one topic, whatever the versions of its schema."""
+"""Views of topics: all messages of one topic, of every version of its schema."""
 
 from __future__ import annotations
 

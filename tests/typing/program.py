@@ -224,6 +224,17 @@ def read(log: commitlog.CommitLog, position: int) -> None:
     tailer.close()
 
 
+def use_views(log: commitlog.CommitLog) -> list[commitlog.Record]:
+    how: commitlog.types.TailerOptions = {"direction": "backward", "visibility": "flushed"}
+    with log.view("mine", type=7, key=b"k", start="first", durable="1s") as tailer:
+        print(tailer.read(), tailer.read_batch().values())
+    try:
+        print(list(log.view(topic="orders", **how)), log.find(b"k", topic="orders"))
+    except commitlog.CommitLogError as error:
+        print(error)
+    return log.find(b"k", type=7, since="-1h", until=1, last=None)
+
+
 def use_named_tailers(log: commitlog.CommitLog, position: int) -> None:
     with log.tailer("audit", durable=True, required=True, max_lag="1GiB") as tailer:
         assert tailer.seek_cycle(dt.datetime.now(dt.UTC).date())
@@ -779,6 +790,7 @@ def main(folder: Path) -> None:
         look(log)
         look_at_figures(log)
         read(log, position)
+        use_views(log)
         use_named_tailers(log, append(log))
         log.close()
     use_pool(folder / "pooled")

@@ -9,7 +9,7 @@
 typedef struct {
     const uint32_t *types; /* NULL: every type */
     size_t type_count;
-    uint32_t noted_type; /* with `notes`: records of this type are returned, too, whatever their
+    uint32_t noted_type; /* with `notes`: records of this type are returned, too, with any
                             key: the caller learns types from them */
     bool notes;
     const uint8_t *key; /* NULL: every record, with a key or without */
