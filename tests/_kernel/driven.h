@@ -26,6 +26,7 @@ typedef struct {
     test_reader reader; /* of `other` */
     bool warm;          /* the victim has mapped the segment before: far fewer instructions */
     uint64_t at;        /* the offset of the victim's claim */
+    bool seen;          /* the reader has read the victim's record */
 } test_scene;
 
 typedef struct {
@@ -148,6 +149,28 @@ static UNUSED bool can_be_driven(void) {
         return false;
     }
     return true;
+}
+
+/* Drives a victim to its end, and calls `looked` after each instruction. Returns the number of
+ * visible changes and, in `gaps`, the instructions between them. */
+static UNUSED uint32_t step_to_end(test_scene *scene, pid_t victim, uint64_t *gaps,
+                                   void (*looked)(test_scene *scene)) {
+    uint64_t steps = 0, last = 0;
+    uint32_t changed = 0;
+    test_view before = look(scene);
+    while (step(victim)) {
+        CHECK(++steps < MOST_STEPS);
+        test_view after = look(scene);
+        if (memcmp(&before, &after, sizeof before) != 0) {
+            CHECK(changed < MOST_CHANGES);
+            gaps[changed++] = steps - last;
+            last = steps;
+            before = after;
+        }
+        looked(scene);
+    }
+    CHECK(run_to_end(victim) == 0 && scene->seen);
+    return changed;
 }
 
 #endif

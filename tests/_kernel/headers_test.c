@@ -67,32 +67,21 @@ static uint32_t count_victims(test_scene *scene) {
     return found;
 }
 
+static void look_once(test_scene *scene) {
+    cl_record record;
+    if (!scene->seen && read_on(&scene->reader, &record) == CL_OK) {
+        scene->seen = true;
+        CHECK(is_victims(&record));
+        check_headers(scene->reader.held, &record);
+    }
+}
+
 /* Returns the number of visible changes and, in `gaps`, the instructions between them. */
 static uint32_t stopped_writer_shows_all_or_nothing(uint64_t *gaps) {
     test_scene scene;
-    cl_record record;
-    uint64_t steps = 0, last = 0;
-    uint32_t changed = 0;
-    bool seen = false;
     start(&scene, NEVER_NS, true);
-    pid_t victim = start_victim(&scene, append_once);
-    test_view before = look(&scene);
-    while (step(victim)) {
-        CHECK(++steps < MOST_STEPS);
-        test_view after = look(&scene);
-        if (memcmp(&before, &after, sizeof before) != 0) {
-            CHECK(changed < MOST_CHANGES);
-            gaps[changed++] = steps - last;
-            last = steps;
-            before = after;
-        }
-        if (!seen && read_on(&scene.reader, &record) == CL_OK) {
-            seen = true;
-            CHECK(is_victims(&record));
-            check_headers(scene.reader.held, &record);
-        }
-    }
-    CHECK(run_to_end(victim) == 0 && seen && count_victims(&scene) == 1);
+    uint32_t changed = step_to_end(&scene, start_victim(&scene, append_once), gaps, look_once);
+    CHECK(count_victims(&scene) == 1);
     end(&scene);
     return changed;
 }

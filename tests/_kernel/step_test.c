@@ -33,12 +33,23 @@ static void append_once(test_scene *scene) {
 
 /* Reads at the writer's claim twice, with a pause that is long enough for the second read to probe
  * the owner. */
-static int look_twice(test_scene *scene, cl_record *record) {
-    int code = read_on(&scene->reader, record);
+static void look_twice(test_scene *scene) {
+    cl_record record;
+    int code = scene->seen ? CL_OK : read_on(&scene->reader, &record);
     int64_t until_ns = cl_clock_monotonic_ns() + 40000;
-    while (cl_clock_monotonic_ns() < until_ns) {
+    if (code != CL_OK) {
+        while (cl_clock_monotonic_ns() < until_ns) {
+        }
+        code = read_on(&scene->reader, &record);
     }
-    return code == CL_OK ? code : read_on(&scene->reader, record);
+    CHECK(code == CL_OK || code == CL_E_END || code == CL_E_BUSY);
+    /* The slot is odd until the claim names its owner, and the owner lives. */
+    CHECK(scene->other.log.counters.rolled_back == 0);
+    if (code == CL_OK && !scene->seen) {
+        scene->seen = true;
+        CHECK(record.position == scene->at && record.value_length == VALUE &&
+              memcmp(record.value, victims, VALUE) == 0);
+    }
 }
 
 /* Drives one append from start to end, with a reader that would roll back a dead claim after each
@@ -46,33 +57,9 @@ static int look_twice(test_scene *scene, cl_record *record) {
  * instructions between them. */
 static uint32_t stopped_writer_is_not_rolled_back_at_any_instruction(uint64_t *gaps, bool warm) {
     test_scene scene;
-    cl_record record;
-    uint64_t steps = 0, last = 0;
-    uint32_t changed = 0;
-    bool seen = false;
     start(&scene, NEVER_NS, warm);
-    pid_t victim = start_victim(&scene, append_once);
-    test_view before = look(&scene);
-    while (step(victim)) {
-        CHECK(++steps < MOST_STEPS);
-        test_view after = look(&scene);
-        if (memcmp(&before, &after, sizeof before) != 0) {
-            CHECK(changed < MOST_CHANGES);
-            gaps[changed++] = steps - last;
-            last = steps;
-            before = after;
-        }
-        int code = seen ? CL_OK : look_twice(&scene, &record);
-        CHECK(code == CL_OK || code == CL_E_END || code == CL_E_BUSY);
-        /* The slot is odd until the claim names its owner, and the owner lives. */
-        CHECK(scene.other.log.counters.rolled_back == 0);
-        if (code == CL_OK && !seen) {
-            seen = true;
-            CHECK(record.position == scene.at && record.value_length == VALUE &&
-                  memcmp(record.value, victims, VALUE) == 0);
-        }
-    }
-    CHECK(run_to_end(victim) == 0 && seen && scan_log(&scene.other) == 1u + warm);
+    uint32_t changed = step_to_end(&scene, start_victim(&scene, append_once), gaps, look_twice);
+    CHECK(scan_log(&scene.other) == 1u + warm);
     end(&scene);
     return changed;
 }
