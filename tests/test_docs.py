@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib.util
 import inspect
 import os
 import re
@@ -14,7 +15,6 @@ import sys
 import tomllib
 from collections.abc import Callable
 from fnmatch import fnmatch
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 
 def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     # A script named django.py would be what `import django` finds.
-    taken = page.stem in sys.stdlib_module_names or page.stem in packages_distributions()
+    taken = importlib.util.find_spec(page.stem) is not None
     script = folder / f"{page.stem}{'_page' * taken}.py"
     script.write_text(script_of(page), encoding="utf-8")
     # Without `-X dev`: its asyncio warns on a machine where a step takes a tenth of a second.
