@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -18,6 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import commitlog
@@ -26,6 +28,7 @@ import commitlog.keep
 from commitlog import Options, TransientStorePool, Tuning, errors
 from commitlog.metrics import LogCollector
 from commitlog.pool.pool_options import PoolOptions
+from commitlog.tools.cli import group
 from tests.host import ROOT, Hosted, host_of
 from tests.tools.cli.program import run
 
@@ -178,6 +181,24 @@ def test_every_named_make_target_exists() -> None:
 def test_every_named_command_exists(command: str) -> None:
     done = run(command, "--help")
     assert done.returncode == 0, done.stderr
+
+
+def test_options_in_console_blocks_exist() -> None:
+    for line in console_lines():
+        words = shlex.split(line.partition(" | ")[0], comments=True)
+        if words[0] != "commitlog" or words[1].startswith("-"):
+            continue
+        context = click.Context(group.group)
+        command = group.group.get_command(context, words[1])
+        assert command is not None, line
+        commands = [command]
+        if isinstance(command, click.Group):
+            inner = command.get_command(context, words[2])
+            assert inner is not None, line
+            commands.append(inner)
+        known = {name for one in commands for each in one.params for name in each.opts} | {"--help"}
+        named = {word.partition("=")[0] for word in words if re.match("--?[a-z]", word)}
+        assert named <= known, line
 
 
 def test_console_blocks_use_known_commands_and_extras() -> None:
