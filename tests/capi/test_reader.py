@@ -70,7 +70,8 @@ def test_reader_of_another_process_passes_the_end_of_segments(probe: Any, logs: 
 
 
 def test_reader_of_a_log_that_was_cut_is_fenced(probe: Any, logs: Logs) -> None:
-    made = numbered(logs.open(), 10)
+    with logs.open() as writer:
+        made = numbered(writer, 10)
     log = logs.open(mode="r")
     reader = probe.Reader(log.tailer())
     assert read_all(reader) == made
