@@ -157,8 +157,8 @@ class ViewMethods(TailerMethods):
             return list(found)[::-1]
 
     def _backward(self, tailer: Tailer, selection: Selection, low: int) -> Iterator[Record]:
-        """Yield the selected records down to a position, without a look at segments whose lists
-        lack them.
+        """Yield the selected records down to a position. Segments whose lists lack them are not
+        mapped.
         """
         parts, size = self._parts, self._parts.identity.segment_size
         last = (tailer.position - HEADER_SIZE - 1) // size
