@@ -54,6 +54,12 @@ def test_llms_txt_links_to_each_page_of_the_index(llms: str) -> None:
         assert (ROOT / "docs" / re.sub(r"\.html$", ".rst", link)).is_file(), link
 
 
+def test_sources_beside_the_list_include_what_they_name() -> None:
+    whole = loaded("llms").whole
+    assert whole(ROOT / "docs" / "changelog.md") == (ROOT / "CHANGELOG.md").read_text()
+    assert whole(ROOT / "docs" / "tasks.md") == (ROOT / "docs" / "tasks.md").read_text()
+
+
 @pytest.fixture(scope="module")
 def manual() -> str:
     return str(loaded("manual").manual())

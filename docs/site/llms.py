@@ -7,13 +7,13 @@ of pages. The source of each page of Markdown is beside it, and is what the list
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
 
 NAME = "llms.txt"
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([^)#]+)\) \| (.+) \|$")
+_INCLUDE = re.compile(r"^```\{include\} (\S+)\n(?::.*\n)*```\n", re.MULTILINE)
 _OPTIONAL = "Project"  # the pages of this heading may be left out of a short context
 
 
@@ -33,7 +33,15 @@ def write_list(app: Sphinx, error: Exception | None) -> None:
     for source in docs.rglob("*.md"):
         copied = site / source.relative_to(docs)
         copied.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, copied)
+        copied.write_text(whole(source), encoding="utf-8")
+
+
+def whole(page: Path) -> str:
+    """Return the source of a page, with the text of files that it includes."""
+    return _INCLUDE.sub(
+        lambda found: (page.parent / found[1]).read_text(encoding="utf-8"),
+        page.read_text(encoding="utf-8"),
+    )
 
 
 def page_list(readme: str, index: str) -> str:
