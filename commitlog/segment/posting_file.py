@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, crc32c
-from commitlog.base.regular_file import Descriptor, open_regular, read_range, write_whole
+from commitlog.base.regular_file import opened_regular, read_range, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.segment.directory import LogDirectory, posting_name
 from commitlog.segment.segment_header import Seal
@@ -216,7 +217,10 @@ class _Section:
 
 
 class PostingFile:
-    """An open posting file. It reads only what it is asked for.
+    """A posting file that was found sound. It reads only what it is asked for.
+
+    It keeps no descriptor, which would keep the disk space of a deleted file in use. A build writes
+    the same bytes again, so that a file that takes its place meanwhile does no harm.
 
     Attributes
     ----------
@@ -226,10 +230,11 @@ class PostingFile:
         What it keeps in memory at most.
     """
 
-    def __init__(self, fd: Descriptor, seal: Seal, segment_size: int, sections: list[_Section]):
+    def __init__(self, directory: LogDirectory, number: int, seal: Seal, sections: list[_Section]):
         self.seal_crc = seal.crc
-        self._fd = fd
-        self._size = segment_size
+        self._directory = directory
+        self._name = posting_name(number * directory.segment_size)
+        self._size = directory.segment_size
         self._sections = sections
         self._tables: dict[int, _Table] = {}
         self.table_bytes = sum(each.table_size for each in sections)
@@ -242,14 +247,17 @@ class PostingFile:
         ------
         DamagedPostingsError
             The file is damaged.
+        OSError
+            It is gone, or cannot be read.
         """
         found = []
-        for section in self._sections:
-            if section.kind == kind:
-                offsets = section.find(self._fd, self._table(section), wanted)
-                if offsets is None:
-                    return None
-                found.append(offsets)
+        with self._opened() as fd:
+            for section in self._sections:
+                if section.kind == kind:
+                    offsets = section.find(fd, self._table(fd, section), wanted)
+                    if offsets is None:
+                        return None
+                    found.append(offsets)
         listed = np.concatenate(found) if found else np.empty(0, _NUMBER)
         self._check(listed)
         return listed
@@ -265,15 +273,19 @@ class PostingFile:
 
     def check(self) -> None:
         """Check the CRC of every block; raise as `find` does."""
-        for section in self._sections:
-            crcs = section.table(self._fd).crcs
-            for start in range(0, section.body_size, _BLOCK << 8):
-                section.read(self._fd, crcs, start, min(start + (_BLOCK << 8), section.body_size))
+        with self._opened() as fd:
+            for section in self._sections:
+                crcs, size = section.table(fd).crcs, section.body_size
+                for start in range(0, size, _BLOCK << 8):
+                    section.read(fd, crcs, start, min(start + (_BLOCK << 8), size))
 
-    def _table(self, section: _Section) -> _Table:
+    def _opened(self) -> AbstractContextManager[int]:
+        return opened_regular(self._name, dir_fd=self._directory.fd)
+
+    def _table(self, fd: int, section: _Section) -> _Table:
         table = self._tables.get(section.at)
         if table is None:
-            table = self._tables[section.at] = section.table(self._fd)
+            table = self._tables[section.at] = section.table(fd)
         return table
 
 
@@ -283,12 +295,15 @@ def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[PostingFile 
     """
     name = posting_name(number * directory.segment_size)
     try:
-        fd = Descriptor(open_regular(name, dir_fd=directory.fd))
-        return _read(fd, directory, seal)
+        with opened_regular(name, dir_fd=directory.fd) as fd:
+            sections, state = _read(fd, directory, seal)
     except (FileNotFoundError, PermissionError):
         return None, "missing"
     except (OSError, DamagedPostingsError):
         return None, "damaged"  # includes a directory, a FIFO or the like with this name
+    if sections is None:
+        return None, state
+    return PostingFile(directory, number, seal, sections), state
 
 
 def checked(directory: LogDirectory, number: int, seal: Seal) -> State:
@@ -304,7 +319,7 @@ def checked(directory: LogDirectory, number: int, seal: Seal) -> State:
     return state
 
 
-def _read(fd: Descriptor, directory: LogDirectory, seal: Seal) -> tuple[PostingFile | None, State]:
+def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[list[_Section] | None, State]:
     header = read_range(fd, _HEADER_SIZE, 0)
     if len(header) < _HEADER_SIZE or _CRC.unpack_from(header, _HEADER.size)[0] != crc32c(
         header[: _HEADER.size]
@@ -330,7 +345,7 @@ def _read(fd: Descriptor, directory: LogDirectory, seal: Seal) -> tuple[PostingF
         at = section.body_at + section.body_size
     if at != size:
         return None, "damaged"
-    return PostingFile(fd, seal, directory.segment_size, sections), "sound"
+    return sections, "sound"
 
 
 def _body_size(entries: int, shift: int) -> int:

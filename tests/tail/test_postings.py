@@ -179,6 +179,8 @@ def test_deleted_segments_take_their_lists_along(logs: Logs) -> None:
     assert not pst(log).exists()
     assert pst(log, 1).exists()
     assert viewed(log) == expected(log)
+    held = [link.readlink().name for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [name for name in held if ".pst" in name]  # it would keep disk space in use
 
 
 def test_lists_filed_after_the_deletion_are_removed(
