@@ -158,5 +158,5 @@ def flushed_chunks(served: Served, content: dict[str, Any]) -> Iterator[Chunk]:
     sender = Sender(served, position, unsealed)
     for chunk in sender.chunks():
         yield chunk
-        if sender.sent >= end:
+        if not chunk.header and sender.sent >= end:  # frames follow the header of their segment
             return
