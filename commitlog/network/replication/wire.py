@@ -18,9 +18,10 @@ from typing import Any, get_args
 
 from commitlog.base.side_logs import is_side_log
 from commitlog.errors import ReplicationError
-from commitlog.extension import Identity, Member, Rank
+from commitlog.extension import Member, Rank
 from commitlog.network.remote.wire import answer_of, number_of
 from commitlog.network.replication.promise import Asked, State
+from commitlog.types import Identity
 
 CHUNK_BYTES = 1 << 20  # a larger frame is a chunk of its own
 BODY_LIMIT = 1 << 30  # the largest segment
