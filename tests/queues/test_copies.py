@@ -34,8 +34,8 @@ def records(path: Path) -> list[tuple[int, int, bytes]]:
     try:
         with commitlog.open(path, "r") as log, log.tailer() as tailer:
             return [(each.position, each.type, each.value) for each in tailer]
-    except commitlog.errors.LogNotFoundError:
-        return []
+    except (commitlog.errors.LogNotFoundError, commitlog.errors.NotALogError):
+        return []  # it is just being put there
 
 
 def values(path: Path, name: str = "mailer") -> list[bytes]:
@@ -153,7 +153,7 @@ def test_killed_followers_lose_no_job(tmp_path: Path, seed: int) -> None:
     log, copy, chance = tmp_path / "jobs", tmp_path / "copy", random.Random(seed)
     dead, done, count = set[int](), set[int](), 0
     with commitlog.queue(log, "mailer", sync=True) as jobs, replication.serve(log) as server:
-        for _ in range(6):
+        for _ in range(4):
             put(jobs, range(count, count + 20))
             count += 20
             jobs._parts.log.flush()
@@ -243,7 +243,7 @@ def test_machine_lost_while_it_stores_loses_no_job(tmp_path: Path) -> None:
     ):
         put(jobs, range(200))
         opened.flush()
-        for step in range(8):
+        for step in range(5):
             for job in jobs.take_many(10):
                 if int(job.value) % 2:
                     job.accept()
@@ -254,7 +254,7 @@ def test_machine_lost_while_it_stores_loses_no_job(tmp_path: Path) -> None:
             jobs.requeue(list(jobs.dead())[:2])
             with contextlib.suppress(shutil.Error):  # what is just being deleted
                 shutil.copytree(store, tmp_path / f"store{step}")
-    for step in range(8):
+    for step in range(5):
         new = tmp_path / f"new{step}"
         try:
             restore(tmp_path / f"store{step}", new)

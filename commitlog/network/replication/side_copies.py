@@ -35,7 +35,7 @@ from commitlog.network.replication.wire import Chunk, Side
 _logger = logging.getLogger("commitlog.replication")
 _EVERY_S = 0.2
 _RETRY_S = 1.0
-_NEW = ".new"
+_NEW, _OLD = ".new", ".old"
 # Of a copy that cannot go on: it is made anew.
 _LOST = (
     CorruptRecordError,
@@ -192,8 +192,11 @@ class SideCopies(Service):
             if copy is not None:
                 copy.close()
         with translate_errors(path, "put the copy of the queue in its place"):
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path + _OLD, ignore_errors=True)
+            if os.path.lexists(path):
+                os.rename(path, path + _OLD)
             os.rename(new, path)
+            shutil.rmtree(path + _OLD, ignore_errors=True)
         self._copies[folder] = Replica(path)
 
     def _remove(self, folder: str) -> None:
