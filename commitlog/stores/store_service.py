@@ -6,50 +6,23 @@ import contextlib
 import functools
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 
-from commitlog.base.failpoint import failpoint
 from commitlog.base.host import host
 from commitlog.base.service import Service
 from commitlog.errors import (
     CommitLogError,
-    CorruptSegmentError,
     FencedError,
     InvalidOptionError,
     LogExistsError,
     LogFailedError,
 )
-from commitlog.extension import HEADER_SIZE, LogFiles, LogView
+from commitlog.extension import LogFiles, LogView
 from commitlog.stats import StoreStats
-from commitlog.stores import own_sessions
-from commitlog.stores.archiver import Archiver
 from commitlog.stores.marker import Marker, place_of
-from commitlog.stores.own_sessions import OwnSessions
 from commitlog.stores.side_stores import SideStores
-from commitlog.stores.store_comparison import Comparison
-from commitlog.stores.store_gap import StoreGap
 from commitlog.stores.store_options import StoreOptions, refuse_unsafe
-from commitlog.stores.store_pruner import prune_store
-from commitlog.stores.store_rights import check_rights
-from commitlog.stores.store_session import (
-    StoreSession,
-    begin_epoch,
-    fenced_by_epoch,
-    foreign,
-    newest_session,
-    refuse_unconditional,
-    retire,
-)
-from commitlog.stores.stored_tail import StoredTail
-from commitlog.stores.storing import (
-    Standing,
-    Step,
-    StoreEnd,
-    StoreWhole,
-    Storing,
-    standing,
-)
-from commitlog.stores.target import Target
+from commitlog.stores.store_rounds import StoreRounds, recorded
+from commitlog.stores.store_standing import LogRights
 
 _logger = logging.getLogger("commitlog.store")
 _AT_ONCE_BYTES = 1 << 20
@@ -78,29 +51,16 @@ class StoreService(Service):
         self._path = log.path
         self._identity = identity = log.identity
         self._store = store
-        own = log.epochs.read()
-        self._promotion = self._session = StoreSession(
-            number=0,
-            epoch=own.number,
-            start=own.promotion.start,
-            id=own.rank.id,
-            promotion=True,
-            epoch_start=own.promotion.start,
-        )
-        self._claim = StoreSession.of(own.number, 0)
+        rights = LogRights(log, store)
+        self._rounds = StoreRounds(log.path, identity, store, rights, is_side=is_side)
         self._ending = host.event()
         self._last = 0
-        self._storing = Storing(identity.segment_size)
-        self._tail: StoredTail | None = None
-        self._unneeded: list[str] = []
         self._warned = False
-        self._archiver: Archiver | None = None
         self._last_error: str | None = None
         self._failed_rounds = 0
         self._marker = Marker(store)
-        self._sides = SideStores(
-            log.path, store, own.number, functools.partial(StoreService, is_side=True)
-        )
+        begin = functools.partial(StoreService, is_side=True)
+        self._sides = SideStores(log.path, store, rights.claim.epoch, begin)
         if not is_side:
             with LogFiles(log.path, identity) as files:
                 files.begin_store(place_of(store))
@@ -109,23 +69,23 @@ class StoreService(Service):
     @property
     def kept_position(self) -> int:
         """Return the position below which each segment is stored whole and may be deleted."""
-        return self._storing.kept_position
+        return self._rounds.storing.kept_position
 
     def stored(self) -> StoreStats | None:
         """Return what this handle has stored, without a lag; None if another handle stores the log,
         or before the store was compared with the log. Any thread may call this; it asks no store.
         """
-        known = self._archiver is not None and self.error is None and self._storing.stored > 0
+        known = self._rounds.has_begun and self.error is None and self._rounds.storing.stored > 0
         return self._stored() if known else None
 
     def _stored(self) -> StoreStats:
         return StoreStats(
             target=place_of(self._store),
-            position=self._storing.stored,
+            position=self._rounds.storing.stored,
             kept_position=self.kept_position,
             last_error=str(self.error) if self.error is not None else self._last_error,
             failed_rounds=self._failed_rounds,
-            requests=0 if self._archiver is None else self._archiver.target.requests,
+            requests=self._rounds.requests,
         )
 
     def _held(self) -> int | None:
@@ -162,7 +122,7 @@ class StoreService(Service):
         for _ in range(_LOOKS):
             if self._ending.wait(self._store.every / _LOOKS):
                 return
-            stored = self._storing.stored if self._tail is not None else 0
+            stored = self._rounds.storing.stored if self._rounds.is_compared else 0
             if self._log.tail_position - stored >= _AT_ONCE_BYTES and not self._warned:
                 return
 
@@ -170,10 +130,9 @@ class StoreService(Service):
         """Store what is durable; warn of a failure, after which the next round tries again."""
         try:
             # The end is stored between two segments, which may take long.
-            while self._round(files, self._durable()):
+            while self._rounds.round(files, self._durable()):
                 self._mark(files)
-            assert self._archiver is not None
-            self._sides.round(self._archiver.target)
+            self._sides.round(self._rounds.target)
             self._last_error, self._warned = None, False
         except (LogFailedError, LogExistsError, FencedError, InvalidOptionError) as error:
             self._last_error = str(error)
@@ -198,7 +157,7 @@ class StoreService(Service):
         """Note in the log's directory what the store has, for all that delete segments."""
         if self._is_side:
             return
-        compared, closing = self._tail is not None, self._ending.is_set()
+        compared, closing = self._rounds.is_compared, self._ending.is_set()
         self._marker.note(files, self._stored(), compared=compared, at_once=closing)
 
     def _durable(self) -> int:
@@ -206,99 +165,13 @@ class StoreService(Service):
         if self._is_side:
             if self._log.flushed_position < self._log.committed_position:
                 self._log.ask_for_flush()
-            return self._recorded(self._log.flushed_position)
-        return self._recorded(self._last if self._ending.is_set() else self._log.flush(_FLUSH_S))
-
-    def _recorded(self, position: int) -> int:
-        """Return a position, or the start of its segment if that has no record below it: a header
-        page alone is not stored, because the segment may not be there yet.
-        """
-        offset = position % self._identity.segment_size
-        return position if offset > HEADER_SIZE else position - offset
-
-    def _round(self, files: LogFiles, durable: int) -> bool:
-        """Store the end of the log, or a gap, then a sealed segment; return whether more may be
-        sealed.
-        """
-        if self._archiver is None:
-            self._archiver = Archiver(files, self._store)  # one client, for all rounds
-        archiver = self._archiver
-        if self._tail is None:
-            self._tail = self._resume(files, archiver, durable)
+            end = self._log.flushed_position
         else:
-            self._refuse_later(archiver)
-        while (step := self._next_step(files, durable)) is not None:
-            self._do(step, files, archiver, durable)
-            if isinstance(step, StoreWhole):
-                break
-        if self._unneeded:
-            self._tail.delete(self._unneeded)
-            self._unneeded = []
-        if isinstance(step, StoreWhole):
-            self._tail.delete(self._storing.drop_covered())
-            first = files.segment_numbers()[:1] if self._is_side else []
-            prune_store(archiver.target, self._identity, self._store, *first)
-        return step is not None
-
-    def _next_step(self, files: LogFiles, durable: int) -> Step | None:
-        numbers, onward = files.segment_numbers(), self._storing.next
-        return self._storing.next_step(
-            first_here=numbers[0] if numbers else 0,
-            durable=durable,
-            is_sealed=files.sealed_before(onward, onward + 1) > onward,
-        )
-
-    def _do(self, step: Step, files: LogFiles, archiver: Archiver, durable: int) -> None:
-        assert self._tail is not None
-        if isinstance(step, StoreEnd):
-            self._tail.store(step, self._storing)
-            return
-        if isinstance(step, StoreGap):
-            self._record_gap(step, files, archiver, durable)
-        else:
-            self._store_whole(archiver, step.number)
-        self._storing.did(step)
-
-    def _refuse_later(self, archiver: Archiver) -> None:
-        try:
-            self._session.refuse_later(archiver.target)
-        except FencedError:
-            self._log.fail_replaced()
-            raise
-
-    def _record_gap(self, gap: StoreGap, files: LogFiles, archiver: Archiver, durable: int) -> None:
-        """Go on behind records that were deleted before they were stored."""
-        if gap.start < gap.stop:
-            gap.put(archiver.target)
-            failpoint("gap recorded")
-            _logger.log(
-                logging.DEBUG if self._is_side else logging.WARNING,
-                "%s: positions %d to %d were deleted from the log before they were stored; the "
-                "store goes on behind them",
-                self._path,
-                gap.start,
-                gap.stop,
-            )
-        size = self._identity.segment_size
-        self._storing.first_in_parts = self._first_open(files, gap.stop // size, durable)
-
-    def _store_whole(self, archiver: Archiver, number: int) -> None:
-        size = self._identity.segment_size
-        try:
-            archiver.put(number, replace=False)
-        except CorruptSegmentError:
-            self._storing.skip_damage()  # the end is stored all the same
-            raise
-        except LogExistsError:
-            if (number + 1) * size <= self._session.start:
-                raise
-            # A fenced writer's last put came after this session was claimed.
-            self._refuse_later(archiver)
-            archiver.put(number)
-        failpoint("segment stored")
+            end = self._last if self._ending.is_set() else self._log.flush(_FLUSH_S)
+        return recorded(end, self._identity.segment_size)
 
     def _report_rest(self) -> None:
-        stored, durable = self._storing.stored, self._durable()
+        stored, durable = self._rounds.storing.stored, self._durable()
         if stored < durable:
             _logger.warning(
                 "%s: closed before positions %d to %d were stored; the next handle with the store "
@@ -307,75 +180,6 @@ class StoreService(Service):
                 stored,
                 durable,
             )
-
-    # --- what is stored already -------------------------------------------------------------------
-
-    def _resume(self, files: LogFiles, archiver: Archiver, durable: int) -> StoredTail:
-        """Compare the store with the log, begin a session, and continue where the store ends."""
-        check_rights(archiver.target)
-        archiver.prepare()
-        target, size = archiver.target, self._identity.segment_size
-        own = own_sessions.read(files.notes)
-        comparison = Comparison(files, target, durable)
-        how, newest = self._standing(target, own, comparison)
-        position = comparison.compare(how, newest)
-        # A second try has the same id, because the request of the first one may arrive late.
-        session = replace(self._claim, start=position)
-        own_sessions.write(files.notes, own.claiming(target.name, newest, session.id))
-        failpoint("session noted")
-        try:
-            self._session = session.claim_behind(target, newest)
-        except FencedError:
-            self._standing(target, own, comparison)  # fails the log if another one was promoted
-            raise
-        # What a writer of an earlier session stored meanwhile does not count.
-        contents = comparison.segments.list_again()
-        self._storing = storing = Storing(size)
-        storing.begin(comparison.first, contents, position)
-        first_in_parts = self._first_open(files, storing.next, durable)
-        storing.resume(contents, first_in_parts, again=how.takes_over)
-        self._unneeded = contents.covered
-        target.sweep()
-        sessions = [part.session for parts in contents.parts.values() for part in parts]
-        retire(target, self._session, min(sessions, default=1 << 62))
-        return StoredTail(target, files, self._store.level, self._session)
-
-    def _standing(
-        self, target: Target, own: OwnSessions, comparison: Comparison
-    ) -> tuple[Standing, StoreSession]:
-        """Return how the log stands to the newest session of the store; raise if it is fenced."""
-        newest, promotion = newest_session(target), self._promotion
-        if not self._store.single_writer:
-            refuse_unconditional(target, newest)
-        how = standing(newest, promotion, own)
-        if how is Standing.BEHIND or (how is Standing.FOREIGN and promotion.epoch):
-            self._log.fail_replaced()
-            raise fenced_by_epoch(target, newest.epoch)
-        if how is Standing.FOREIGN:
-            raise foreign(target, newest.number)
-        if how is Standing.ADVANCES:
-            start = min(promotion.start, comparison.common())
-            end = comparison.end()
-            try:
-                begin_epoch(target, replace(promotion, start=start))
-            except FencedError:
-                self._log.fail_replaced()
-                raise
-            if start < end:
-                _logger.warning(
-                    "%s: the log was promoted without its store, and goes on there at position "
-                    "%d: what the store has from there to position %d is given up",
-                    self._path,
-                    start,
-                    end,
-                )
-            newest = newest_session(target)
-        return how, newest
-
-    def _first_open(self, files: LogFiles, first: int, durable: int) -> int:
-        """Return the number of the first segment that cannot be stored whole now."""
-        stop = durable // self._identity.segment_size
-        return files.sealed_before(first, max(first, stop))
 
     def join(self, timeout_s: float) -> bool:
         if not self._ending.is_set():

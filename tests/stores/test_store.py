@@ -59,7 +59,7 @@ def stored(place: Path) -> list[bytes]:
 
 def is_stored(log: CommitLog) -> bool:
     service = service_of(log)
-    stored = service._storing.stored if service._tail is not None else -1
+    stored = service._rounds.storing.stored if service._rounds.is_compared else -1
     return stored >= log.flushed_position == log.tail_position
 
 
@@ -184,7 +184,7 @@ def test_second_handle_stores_once_the_first_is_closed(
     second = logs.open(store=Store(place, every=SOON))
     first.append(b"one")
     until(lambda: is_stored(first))
-    assert service_of(second)._tail is None
+    assert not service_of(second)._rounds.is_compared
     first.close()
     second.append(b"two")
     until(lambda: is_stored(second))
