@@ -19,6 +19,7 @@ import stat
 from commitlog.base.failpoint import failpoint
 from commitlog.base.option import check_switches
 from commitlog.base.path import path_of, translate_errors, translate_refusals
+from commitlog.base.progress import Meter, Progress
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import (
     CorruptSegmentError,
@@ -60,7 +61,11 @@ _logger = logging.getLogger("commitlog.repair")
 
 
 def repair(
-    path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None
+    path: str | os.PathLike[str],
+    *,
+    dry_run: bool = False,
+    roll_cycle: RollCycle | None = None,
+    progress: Progress | None = None,
 ) -> RepairReport:
     """Repair a log that no process has open; the repair is durable when this returns. A second run
     finds nothing to do.
@@ -70,8 +75,11 @@ def repair(
     custom period, a zone other than UTC or an epoch, because the segments show only a named cycle
     in UTC. It is checked against the times at which the segments were opened.
 
-    If this raises, the steps so far are complete: remove the cause and run it again.
+    `progress` is called now and then with the bytes of segments that are checked, before and after
+    the repair, and their total. If this raises, also because `progress` does, the steps so far are
+    complete: remove the cause and run it again.
     """
+    meter = Meter(progress, 0)
     check_switches(dry_run=dry_run)
     path = path_of(path)
     with translate_refusals(path):
@@ -80,21 +88,25 @@ def repair(
             opened_log_directory(path) as fd,
             translate_errors(path, "repair the log", permission="repair it as its owner"),
         ):
-            return _repair_opened(fd, path, dry_run, roll_cycle)
+            report = _repair_opened(fd, path, dry_run, roll_cycle, meter)
+            meter.end()
+            return report
 
 
-def _repair_opened(fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> RepairReport:
+def _repair_opened(
+    fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None, meter: Meter
+) -> RepairReport:
     read_identity(fd, path)
     if dry_run:
         if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         if is_live(fd):
             raise _locked("another process", path)
-        return _Repair(fd, path, dry_run, roll_cycle).run()
+        return _Repair(fd, path, dry_run, roll_cycle, meter).run()
     with contextlib.closing(LockFile(fd)) as lock_file:
         if not lock_file.acquire("exclusive"):
             raise _locked(lock_file.read().describe(), path)
-        return _Repair(fd, path, dry_run, roll_cycle).run()
+        return _Repair(fd, path, dry_run, roll_cycle, meter).run()
 
 
 def _locked(holder: str, path: str) -> LogLockedError:
@@ -112,7 +124,10 @@ class _Repair:
     segments, and open segments to find damage.
     """
 
-    def __init__(self, dir_fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> None:
+    def __init__(
+        self, dir_fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None, meter: Meter
+    ) -> None:
+        self.meter = meter
         self.dir_fd = dir_fd
         self.path = path
         self.dry_run = dry_run
@@ -143,9 +158,9 @@ class _Repair:
             self.directory.close()
         return self.report
 
-    def _survey(self) -> VerifyReport:
+    def _survey(self, rounds: int = 0) -> VerifyReport:
         with surveying_log(self.dir_fd, self.path, live=False) as survey:
-            return survey.run()
+            return survey.run(self.meter, rounds=rounds)
 
     def _act(
         self, what: str, file: str, position: int | None = None, resume_position: int | None = None
@@ -263,7 +278,7 @@ class _Repair:
         for number in numbers:
             repair.mend_length(number)
             repair.mend_header(number)
-        found = self._survey()
+        found = self._survey(rounds=1 if self.dry_run else 2)
         for segment in found.segments:
             if segment.damage or {SEAL_BROKEN, SEAL_WRONG}.intersection(segment.problems):
                 last = segment is found.segments[-1]

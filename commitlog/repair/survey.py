@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from commitlog._kernel.failure import BUSY, DAMAGE, END
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.base.progress import Meter
 from commitlog.errors import CorruptSegmentError, PositionError, UnsupportedVersionError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.flush.known_durable import known_durable
@@ -70,10 +71,17 @@ class Survey:
         if fault is not None:
             self.report.problems.append(f"{fault}; the segment headers agree on its content")
 
-    def run(self) -> VerifyReport:
+    def run(self, meter: Meter | None = None, *, rounds: int = 1) -> VerifyReport:
+        """Check everything. `meter` counts the segments, which are checked in so many rounds; 0:
+        an earlier run has said that there is one more.
+        """
         numbers = self.begin()
+        if meter is not None:
+            meter.grow(len(numbers) * self.size * rounds)
         for number in numbers:
             self.check_segment(number)
+            if meter is not None:
+                meter.add(self.size)
         return self.end(numbers)
 
     def begin(self) -> list[int]:

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator
 
 from commitlog.base.path import open_directory, path_of, translate_refusals
+from commitlog.base.progress import Meter, Progress
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
@@ -34,22 +35,24 @@ from commitlog.source.source_directory import SourceDirectory
 from commitlog.source.source_registry import refuse_source, source_kind
 
 
-def verify(path: str | os.PathLike[str]) -> VerifyReport:
+def verify(path: str | os.PathLike[str], *, progress: Progress | None = None) -> VerifyReport:
     """Check every segment of a log, open or closed, of an archive, or one segment file. Change
     nothing.
 
     Segments of an archive are unpacked one after the other; at most five of them are in a
     temporary directory at a time. A segment file that was cut short, or whose header is damaged, is
-    refused: its frames cannot be checked.
+    refused: its frames cannot be checked. `progress` is called now and then with the bytes of
+    segments that are checked, and their total; what it raises ends the check.
     """
     path = path_of(path)
     with translate_refusals(path):
         with surveying(path) as survey:
-            report = survey.run()
+            report = survey.run(meter := Meter(progress, 0))
             opened_meanwhile = not report.live and survey.is_log and is_live(survey.directory.fd)
         if opened_meanwhile:  # what looked like a torn tail may have been an open claim
             with surveying(path, live=True) as survey:
-                report = survey.run()
+                report = survey.run(meter)
+        meter.end()
     return report
 
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 
 from commitlog.base.path import path_of, translate_refusals
 from commitlog.base.polling import attempts
+from commitlog.base.progress import Progress
 from commitlog.errors import LogLockedError, LogNotFoundError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.known_durable import known_durable
@@ -32,6 +33,7 @@ def prune(
     *,
     dry_run: bool = False,
     force: Waivable | Collection[Waivable] = (),
+    progress: Progress | None = None,
 ) -> Pruned:
     """Delete the segments of a log that a retention no longer keeps, also while the log is open.
 
@@ -49,6 +51,9 @@ def prune(
     force : {"store", "copies"}, or both
         Delete also what the log's store, or the required copies, do not have. What is not named is
         still kept. Records that only this log has are lost.
+    progress : callable, optional
+        Called now and then with the bytes of segments that are deleted, and their total. What it
+        raises ends the call; the segments so far are deleted.
 
     Raises
     ------
@@ -58,7 +63,7 @@ def prune(
         Another process recovers the log and does not finish in time.
     """
     with pruning(path, retention) as pruner:
-        return pruner.prune(retention, None, dry_run=dry_run, keep=False, force=force)
+        return pruner.prune(retention, None, dry_run=dry_run, force=force, progress=progress)
 
 
 @contextlib.contextmanager

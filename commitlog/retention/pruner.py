@@ -12,6 +12,7 @@ from typing import Protocol, get_args
 
 from commitlog.base.host import host
 from commitlog.base.option import check_switches
+from commitlog.base.progress import Meter, Progress
 from commitlog.base.service import Service
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.retention.deletion import (
@@ -136,6 +137,7 @@ class Pruner:
         dry_run: bool = False,
         keep: bool = False,
         force: object = (),
+        progress: Progress | None = None,
     ) -> Pruned:
         """Archive and delete the segments that exceed a limit, unless it is a dry run.
 
@@ -146,12 +148,15 @@ class Pruner:
         check_switches(dry_run=dry_run, keep=keep)
         with self._lock:
             plan = self._plan(self._limits(retention), waived(force), copies_only=keep)
+            meter = Meter(progress, sum(removal.bytes for removal in plan.removals))
             gone: list[Removal] = []
             try:
                 for removal in plan.removals:
                     act = self._check if dry_run else self._remove
                     act(plan, removal, archive, keep=keep)
                     gone.append(removal)
+                    meter.add(removal.bytes)
+                meter.end()
             except SegmentHeldError as error:
                 # A holder appeared after the check.
                 first = plan.removals[len(gone)].position

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from commitlog import Retention
+from commitlog.base.progress import Progress
 from commitlog.base.units import Age
 from commitlog.extension import LogFiles, pruning
 from commitlog.stores.archiver import Archiver
@@ -19,6 +20,7 @@ def archive_segments(
     older_than: Age = "0s",
     keep: bool = False,
     dry_run: bool = False,
+    progress: Progress | None = None,
 ) -> Pruned:
     """Store old segments of a log, oldest first; delete each once its copy is durable.
 
@@ -37,6 +39,9 @@ def archive_segments(
         Delete nothing, and archive every sealed and durable segment.
     dry_run : bool
         Report what would be archived, and change nothing.
+    progress : callable, optional
+        Called now and then with the bytes of segments that are archived, and their total. What it
+        raises ends the run, which can be repeated.
 
     Raises
     ------
@@ -50,4 +55,4 @@ def archive_segments(
     with pruning(path, retention) as pruner, LogFiles(pruner.path) as files:
         archiver = Archiver(files, store)
         archiver.check_target()
-        return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep)
+        return pruner.prune(retention, archiver, dry_run=dry_run, keep=keep, progress=progress)

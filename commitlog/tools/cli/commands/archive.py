@@ -13,6 +13,7 @@ from commitlog.tools.cli import parameters
 from commitlog.tools.cli.commands import UnsuggestedCommand
 from commitlog.tools.cli.commands.prune import as_object, lines
 from commitlog.tools.cli.output import echo, print_json
+from commitlog.tools.cli.progress import byte_progress
 
 
 @click.command(cls=UnsuggestedCommand)
@@ -70,7 +71,10 @@ def command(
         where = Store(target, level)
     except InvalidOptionError as error:
         raise click.UsageError(error.message) from None
-    done = archive_segments(log, where, older_than=older_than, keep=keep, dry_run=dry_run)
+    with byte_progress("archive", as_json=as_json) as show:
+        done = archive_segments(
+            log, where, older_than=older_than, keep=keep, dry_run=dry_run, progress=show
+        )
     if as_json:
         print_json(as_object(log, done))
     else:

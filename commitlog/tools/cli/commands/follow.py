@@ -6,7 +6,7 @@ import click
 
 from commitlog.replication import follow
 from commitlog.tools.cli.interrupt import Ending
-from commitlog.tools.cli.lag import report_lag
+from commitlog.tools.cli.lag import report_lag, show_catch_up
 from commitlog.tools.cli.output import echo
 from commitlog.tools.cli.parameters import connection_options, report_interval_option
 from commitlog.tools.cli.quantities import size_text
@@ -92,4 +92,5 @@ def command(
         echo(f"following {url} from position {follower.position}")
         if follower.server is not None:
             echo(f"serving {follower.server.url()}")
+        show_catch_up(follower, lambda: follower.lag_bytes)
         report_lag(follower, interval, lambda: follower.lag_bytes, size_text)

@@ -14,6 +14,7 @@ from commitlog.keep import Pruned, Retention, prune
 from commitlog.tools.cli import parameters
 from commitlog.tools.cli.commands import UnsuggestedCommand
 from commitlog.tools.cli.output import echo, print_json
+from commitlog.tools.cli.progress import byte_progress
 from commitlog.tools.cli.quantities import size_text
 from commitlog.types import Waivable
 
@@ -73,7 +74,8 @@ def command(
       commitlog prune --min-free 15% orders
     """
     rule = retention_of(older_than, max_bytes, min_free)
-    pruned = prune(log, rule, dry_run=dry_run, force=force)
+    with byte_progress("prune", as_json=as_json) as show:
+        pruned = prune(log, rule, dry_run=dry_run, force=force, progress=show)
     if as_json:
         print_json(as_object(log, pruned))
     else:

@@ -10,6 +10,7 @@ from commitlog.keep import RepairReport, repair
 from commitlog.tools.cli.commands import UnsuggestedCommand
 from commitlog.tools.cli.output import echo, print_json
 from commitlog.tools.cli.parameters import roll_cycle_of, roll_options
+from commitlog.tools.cli.progress import byte_progress
 
 
 @click.command(cls=UnsuggestedCommand)
@@ -43,7 +44,8 @@ def command(
     The exit status is 1 if problems remain; with --dry-run, if there is something to repair.
     """
     cycle = roll_cycle_of(roll_cycle, roll_epoch, time_zone)
-    report = repair(log, dry_run=dry_run, roll_cycle=cycle)
+    with byte_progress("repair", as_json=as_json) as show:
+        report = repair(log, dry_run=dry_run, roll_cycle=cycle, progress=show)
     if as_json:
         print_json({"sound": report.sound, **dataclasses.asdict(report)})
     else:

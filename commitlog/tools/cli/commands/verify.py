@@ -10,6 +10,7 @@ import click
 import commitlog
 from commitlog.keep import VerifyReport, verify
 from commitlog.tools.cli.output import echo, print_json
+from commitlog.tools.cli.progress import byte_progress
 from commitlog.tools.cli.quantities import counted, size_text
 from commitlog.tools.cli.report import state_of
 from commitlog.topics.authentication import Authentication
@@ -53,7 +54,8 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
     The exit status is 1 if something is damaged or missing. A torn tail left by a crash is
     not damage: the next open for appending recovers it.
     """
-    report = verify(log)
+    with byte_progress("verify", as_json=as_json) as show:
+        report = verify(log, progress=show)
     keys = KeyRing.of_environment()
     if keys.key_ids and report.sound:
         with commitlog.open(log, "r") as opened:
