@@ -8,6 +8,7 @@ from commitlog._kernel.memory import crc32c_implementation
 from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.log.frame_list import frame_size
 from commitlog.log.locked_log import LockedLog
+from commitlog.log.log_copy import LogCopy
 from commitlog.log.open_calls import open_source
 from commitlog.log.open_log import view_of
 from commitlog.log.view import LogView
@@ -40,6 +41,7 @@ __all__ = [
     "Lineage",
     "LiveSource",
     "LockedLog",
+    "LogCopy",
     "LogFiles",
     "LogRemoval",
     "LogView",

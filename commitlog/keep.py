@@ -1,5 +1,7 @@
-"""Keep a log: verify, repair and restore it; retention, archives, stores and segment events."""
+"""Keep a log: verify, repair, back up and restore it; retention, archives, stores and events."""
 
+from commitlog.backup.backing_up import backup
+from commitlog.log.backups import BackedUp
 from commitlog.repair.repair import repair
 from commitlog.repair.reports import (
     Action,
@@ -23,6 +25,7 @@ from commitlog.stores.target import target_of
 
 __all__ = [
     "Action",
+    "BackedUp",
     "Damage",
     "Pruned",
     "Removal",
@@ -38,6 +41,7 @@ __all__ = [
     "VerifyReport",
     "archive_segments",
     "archived_bases",
+    "backup",
     "open_segment_bytes",
     "prune",
     "read_identity",

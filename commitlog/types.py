@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from commitlog._kernel.readers import FollowIterator, Idle
 from commitlog.allocation.disk_monitor import DiskState
+from commitlog.base.progress import Progress
 from commitlog.base.units import Age, Duration, Size
+from commitlog.log.backups import BackedUp, BackupContent
 from commitlog.log.parts import Mode
 from commitlog.log.scan import Bound
 from commitlog.log.views import TailerOptions
@@ -20,6 +22,8 @@ from commitlog.tail.tailer_file import Durable
 
 __all__ = [
     "Age",
+    "BackedUp",
+    "BackupContent",
     "Bound",
     "CycleLike",
     "Direction",
@@ -33,6 +37,7 @@ __all__ = [
     "Mode",
     "OnDamage",
     "OnLag",
+    "Progress",
     "Pruned",
     "Replay",
     "Size",

@@ -13,6 +13,7 @@ from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.log.arrow_methods import ArrowMethods
+from commitlog.log.backups import BackupMethods
 from commitlog.log.coroutines import AsyncMethods
 from commitlog.log.figures import log_stats
 from commitlog.log.open_log import OpenLog
@@ -30,7 +31,9 @@ from commitlog.tail.tailer import Tailer
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, ViewMethods):
+class CommitLog(
+    ProcessBound, LogMethods, ArrowMethods, AsyncMethods, BackupMethods, ViewMethods
+):
     """Append to and read an open log; `commitlog.open` returns it.
 
     It is a context manager, and any thread may use it. If the last reference is dropped without

@@ -127,9 +127,9 @@ class LockedLog:
                 place_segment(directory, number, page)
 
     @staticmethod
-    def restore(path: str, identity: Identity) -> LogCopy:
+    def restore(path: str, identity: Identity, *, again: bool = False) -> LogCopy:
         """Write a new log from whole segments, for the length of a `with`: see `LogCopy`."""
-        return LogCopy(path, identity)
+        return LogCopy(path, identity, again=again)
 
     def opened_segment(self, number: int) -> AbstractContextManager[Segment]:
         """Open and map a segment for the length of a `with`; `PositionError` if there is none."""

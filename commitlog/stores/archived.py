@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from commitlog.base.extras import imported
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.extension import HEADER_SIZE, SegmentHeader
+from commitlog.stores.tar_target import is_tar_backup
 from commitlog.stores.target import Target, is_address, reading, target_of
 from commitlog.types import Identity
 
@@ -49,10 +50,10 @@ def compressor(level: int) -> Any:
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a path is an address, or a directory with archived segments or parts of them
-    alone.
+    """Return whether a path is an address, a directory with archived segments or parts of them
+    alone, or a backup in one file.
     """
-    if is_address(path):
+    if is_address(path) or is_tar_backup(path):
         return True
     try:
         names = os.listdir(path)

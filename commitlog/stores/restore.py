@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import logging
 import os
 import shutil
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from commitlog.base.host import host
 from commitlog.base.moment import nanoseconds_of, read_moment
 from commitlog.base.path import is_remote, path_of, translate_errors
+from commitlog.base.progress import Meter, Progress
 from commitlog.errors import (
     CommitLogError,
     CorruptSegmentError,
@@ -26,6 +28,7 @@ from commitlog.extension import (
     Epoch,
     Lineage,
     LockedLog,
+    LogCopy,
     LogView,
     holes,
     open_source,
@@ -38,13 +41,16 @@ from commitlog.stores.own_sessions import OwnSessions
 from commitlog.stores.side_stores import place_of_side, stored_sides
 from commitlog.stores.store_lease import StoreLease
 from commitlog.stores.store_session import newest_session, promotions
+from commitlog.stores.tar_target import INDEX, TarTarget
 from commitlog.stores.target import Target
+from commitlog.types import Identity
 
 _logger = logging.getLogger("commitlog.store")
 _AT_A_TIME = 4  # segments
 _LEASE_TRIES = 10
 _SIDE_TRIES = 5
 _ANY_POSITION = (1 << 63) - 1
+_MADE_ANEW = (Identity.FILE_NAME, INDEX, "checkpoint", "epoch", "backup")  # of a backup in one file
 
 Until = int | str | dt.datetime
 
@@ -75,10 +81,12 @@ def restore(
     *,
     until: Until | None = None,
     follows: str | None = None,
+    progress: Progress | None = None,
 ) -> Restored:
-    """Restore a log from a store or an archive into an empty directory.
+    """Restore a log from a store, an archive or a backup in one file into an empty directory.
 
-    The records keep their positions, sequences and timestamps. A restored log is complete and
+    The records keep their positions, sequences and timestamps. Of a backup, named tailers, queues
+    and producers are restored, too, unless `until` is given. A restored log is complete and
     durable when this returns; if it raises, or the process is killed, the directory holds no log.
     Meanwhile, a `StoreLease` of an hour keeps retention from deleting what is restored, if the
     store can be written.
@@ -86,7 +94,7 @@ def restore(
     Parameters
     ----------
     place : str or path
-        The store: an address or a directory.
+        The store: an address or a directory; or the file of a backup.
     path : path
         The directory of the new log; a missing one is created.
     until : int, str or datetime.datetime, optional
@@ -97,6 +105,9 @@ def restore(
         Make the restored log a copy: the URL of the log that it is to follow, for
         `commitlog.replication.follow`. A copy that begins this way needs no segment that its
         primary has deleted.
+    progress : callable, optional
+        Called now and then with the bytes that are restored, and their total. What it raises ends
+        the restore, and the directory holds no log.
 
     Raises
     ------
@@ -120,7 +131,8 @@ def restore(
         )
     if not is_archive(source):
         raise (NotALogError if os.path.lexists(source) else LogNotFoundError)(
-            "there is no store and no archive here: give the address or directory of one",
+            "there is no store and no archive here: give the address or directory of one; a backup "
+            "in a directory is a log, which `commitlog backup` copies back",
             path=source,
         )
     with _leased(source) as lease:
@@ -128,7 +140,9 @@ def restore(
         with open_source(archive) as log:
             end = _end(view_of(log), archive, wanted)
             numbers = _numbers(archive, end)
-            _copy(archive, target, numbers, end, lease=lease, follows=follows)
+            size = archive.segment_size
+            meter = Meter(progress, sum(min(size, end - each * size) for each in numbers))
+            _copy(archive, target, numbers, end, lease=lease, follows=follows, meter=meter)
         return Restored(target, numbers[0] * archive.segment_size + HEADER_SIZE, end, len(numbers))
 
 
@@ -252,6 +266,7 @@ def _copy(
     *,
     lease: StoreLease | None = None,
     follows: str | None = None,
+    meter: Meter | None = None,
 ) -> None:
     with (
         translate_errors(target, "restore a log"),
@@ -270,7 +285,13 @@ def _copy(
         with host.executor(_AT_A_TIME, target) as pool:
             for _ in pool.map(write, numbers):
                 _renew(lease)
+                if meter is not None:
+                    meter.add(archive.segment_size)
+        if meter is not None:
+            meter.end()
         known = None
+        if isinstance(archive.target, TarTarget) and end == archive.recorded_end():
+            known = _copy_files(archive.target, copy)
         if follows is not None:
             known = Lineage(_epochs(archive, end), follows, stored=True)
         elif (newest := newest_session(archive.target)).number:
@@ -320,3 +341,27 @@ def _whole_end(archive: ArchiveSource, end: int) -> list[int]:
     if not found:
         raise PositionError("no record is stored", path=archive.location, position=end)
     return found
+
+
+def _copy_files(target: TarTarget, copy: LogCopy) -> Lineage | None:
+    """Write the named tailers, queues and other files of a backup; return its epochs.
+
+    They belong to the end of the backup: a tailer behind an earlier end would pass new records.
+    """
+    for name in target.files():
+        parts = name.split("/")
+        if parts[-1] in ("", ".", "..") or ".." in parts or name.startswith("/"):
+            raise CorruptSegmentError(
+                f"this backup has a file with the name {name!r}: it was not written by commitlog",
+                path=target.name,
+            )
+        if name not in _MADE_ANEW:
+            copy.add_file(name, b"".join(target.pieces(name)))
+    if "epoch" not in target.files():
+        return None
+    try:
+        return Lineage(Lineage.parse(json.loads(b"".join(target.pieces("epoch")))).epochs)
+    except (ValueError, AttributeError, RecursionError):
+        raise CorruptSegmentError(
+            "the epochs of this backup are damaged: use another copy", path=target.name
+        ) from None

@@ -18,6 +18,7 @@ from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.errors.advice import with_advice
 from commitlog.stores.arrow_target import ArrowTarget, pyarrow_fs
 from commitlog.stores.object_target import SCHEMES, ObjectTarget, is_object_store
+from commitlog.stores.tar_target import SUFFIX, TarTarget
 
 _PUTS_A_SWEEP = 256
 _SWEEP_S = 5.0  # a sweep of a folder takes milliseconds
@@ -58,7 +59,8 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     if filesystem is not None:
         return _of_filesystem(filesystem, text)
     if not is_address(text):
-        return LocalTarget(text)
+        is_tar = text.endswith(SUFFIX) and not os.path.isdir(text)
+        return TarTarget(text) if is_tar else LocalTarget(text)
     _refuse_cut_short(text)
     if text.startswith("file://"):
         import urllib.parse
@@ -299,4 +301,4 @@ def _locked(fd: int, kind: int) -> bool:
     return True
 
 
-Target = LocalTarget | ObjectTarget | ArrowTarget
+Target = LocalTarget | ObjectTarget | ArrowTarget | TarTarget

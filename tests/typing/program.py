@@ -23,6 +23,7 @@ import sqlalchemy as sa
 
 import commitlog
 import commitlog.polars
+import commitlog.types
 from commitlog import (
     bus,
     doctor,
@@ -320,6 +321,26 @@ def store(path: Path, bucket: str) -> None:
         lease.renew(lease.position)
         lease.renew()
     lease.release()
+
+
+def back_up(path: Path, to: Path) -> None:
+    def show(done: int, total: int) -> None:
+        print(done, total)
+
+    left_out: commitlog.types.BackupContent = "queues"
+    told: commitlog.types.Progress = show
+    with commitlog.open(path) as log:
+        done: keep.BackedUp = log.backup(to, without=left_out, verify=False, progress=told)
+    again: commitlog.types.BackedUp = keep.backup(
+        path, commitlog.Store("s3://bucket/orders"), incremental=True, without=["tailers"]
+    )
+    print(done.end_position, done.written_bytes, done.tailers, again.queues, again.verified)
+    print(done.producers, done.schemas, done.written_segments, done.incremental, done.segments)
+    keep.verify(to, progress=told)
+    keep.repair(to, progress=told)
+    keep.prune(to, commitlog.Retention(max_age="7d"), progress=told)
+    keep.restore("orders.tar.zst", path, progress=told)
+    keep.archive_segments(path, commitlog.Store(to), progress=told)
 
 
 def mirrored(path: Path, copy: Path, url: str) -> None:

@@ -159,6 +159,7 @@ def test_json_of_every_command_follows_the_page(log: Path, damaged: Path, tmp_pa
         ("archive", printed("archive", "--keep", log, tmp_path / "archive")),
         ("info", printed("info", tmp_path / "archive")),
         ("restore", printed("restore", tmp_path / "archive", tmp_path / "restored")),
+        ("backup", printed("backup", log, tmp_path / "backup")),
         ("promote", printed("promote", "--primary", tmp_path / "restored")),
         ("doctor", printed("doctor", tmp_path)),
         ("remove", printed("remove", "--yes", tmp_path / "open")),

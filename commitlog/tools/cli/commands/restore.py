@@ -11,6 +11,7 @@ from commitlog.keep import restore
 from commitlog.tools.cli import parameters
 from commitlog.tools.cli.commands import UnsuggestedCommand
 from commitlog.tools.cli.output import echo, print_json
+from commitlog.tools.cli.progress import byte_progress
 from commitlog.tools.cli.quantities import counted
 
 
@@ -34,8 +35,8 @@ def command(
 ) -> None:
     """Restore the log in STORE into an empty directory.
 
-    DIRECTORY is created if it is missing. STORE is a URL such as s3://bucket/orders, or a
-    directory.
+    DIRECTORY is created if it is missing. STORE is a URL such as s3://bucket/orders, a directory,
+    or the file of a backup, whose name ends in .tar.zst.
 
     \b
     Examples:
@@ -45,7 +46,8 @@ def command(
       commitlog restore --until 67108864 /backup/orders before
     """
     try:
-        done = restore(store, directory, until=until, follows=follows)
+        with byte_progress("restore", as_json=as_json) as show:
+            done = restore(store, directory, until=until, follows=follows, progress=show)
     except InvalidOptionError as error:
         raise click.UsageError(error.message) from None
     if as_json:

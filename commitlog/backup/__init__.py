@@ -1,0 +1,1 @@
+"""Backups: complete, consistent copies of logs, made while they are written."""
