@@ -3,7 +3,7 @@
 #
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
-#   make test-core   those of the core alone
+#   make test-core   those of the core alone; DISK=1 keeps the folders of all tests on the disk
 #   make simulate    runs of the whole system in one process: SEEDS=300 FIRST=0 WORKERS=1
 #                    JSON=figures.json; SEED=17 prints the story of one
 #   make outbox      kills of applications and relays of an outbox on a PostgreSQL of its own
@@ -88,12 +88,14 @@ CORE_TESTS := $(addprefix tests/,_kernel allocation base capi contracts flush lo
 	$(addprefix test_,$(addsuffix .py,bad_input errors held_appends interrupts options reentry \
 	sequences stats unwritable)))
 SPREAD := --workers auto
+# The folders of most tests are in memory, unless DISK is set.
+MEMORY := $(if $(DISK),,--in-memory)
 
 test: asserts $(DEPENDENCIES)
-	@$(BIN)/python -m pytest $(SPREAD)
+	@$(BIN)/python -m pytest $(SPREAD) $(MEMORY)
 
 test-core: asserts $(DEPENDENCIES)
-	@$(BIN)/python -m pytest $(SPREAD) --no-wings $(CORE_TESTS)
+	@$(BIN)/python -m pytest $(SPREAD) $(MEMORY) --no-wings $(CORE_TESTS)
 
 test-long: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800

@@ -9,9 +9,11 @@ import gc
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import traceback
@@ -21,7 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import psutil
 import pytest
+from _pytest.tmpdir import tmppath_result_key
 
 from commitlog.allocation.allocation_service import AllocationService
 from commitlog.pool.shm import ShmBuffer
@@ -94,6 +98,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="leave out the tests that are marked `wing`, and let no other import a wing",
     )
     parser.addoption(
+        "--in-memory",
+        action="store_true",
+        help="keep the folders of the tests in /dev/shm if it has room, but for those on a disk",
+    )
+    parser.addoption(
         "--workers",
         type=lambda text: AUTO_WORKERS if text == "auto" else int(text),
         default=0,
@@ -112,8 +121,44 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-wings"):
         sys.meta_path.insert(0, _NoWing())  # type: ignore[arg-type]
+    if config.getoption("--in-memory") and _memory_has_room():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if count := config.getoption("--workers"):
         config.pluginmanager.register(Workers(config, count, _share))
+
+
+# A fifth of the processor time of all tests was spent on creating, syncing and deleting files of a
+# disk's file system.
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30  # the largest folders at one time are far smaller
+# What the kernel does with files of a disk matters in these.
+ON_DISK = (
+    "tests/allocation/",
+    "tests/flush/",
+    "tests/multiprocess/",
+    "tests/tail/test_idle.py",
+    "tests/tools/bench/",
+)
+
+
+def _memory_has_room() -> bool:
+    return (
+        MEMORY.is_dir()
+        and shutil.disk_usage(MEMORY).free > ROOM
+        and psutil.virtual_memory().available > 2 * ROOM
+    )
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Return the test's own folder: in memory with `--in-memory`, but for those of `ON_DISK`."""
+    if not tmp_path.is_relative_to(MEMORY) or not request.node.nodeid.startswith(ON_DISK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
+    yield folder
+    if request.node.stash[tmppath_result_key].get("call"):  # it passed
+        shutil.rmtree(folder)
 
 
 # Tests wait a third of the time, for flushes and for other processes.
@@ -133,12 +178,15 @@ SLOW = (
 )
 
 
+SHARING = ("tests/spark", "tests/capi")
+
+
 def _share(nodeid: str) -> str:
     """The group of tests that one worker process runs: the tests of one file, whose fixtures are
-    then created once, and all tests that use the one Spark session.
+    then created once, and all tests that use the one Spark session or the one compiled probe.
     """
     file = nodeid.partition("::")[0]
-    return "tests/spark" if file.startswith("tests/spark/") else file
+    return next((folder for folder in SHARING if file.startswith(f"{folder}/")), file)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -292,7 +340,7 @@ def forked_serving(pytestconfig: pytest.Config) -> Iterator[None]:
         if not pytestconfig.getoption("--no-wings"):
             from tests import serving
 
-            patch.setattr(serving.serving_child, "_start_program", serving.start_fork)
+            patch.setattr(serving.serving_child, "_start_program", serving.fork_starter())
         yield
 
 

@@ -7,29 +7,34 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 from commitlog.network.replication import serving_child, serving_program
 from tests.host import Hosted, host_of
 
 start_interpreter = serving_child._start_program
-_OWNER = os.getpid()
 
 
-def start_fork() -> subprocess.Popen[bytes]:
-    """Start what `start_interpreter` starts; in a process forked from this one, a host has no
-    children of it, so start an interpreter there.
+def fork_starter() -> Callable[[], subprocess.Popen[bytes]]:
+    """Return a function that starts what `start_interpreter` starts. In a process forked from the
+    one that calls this, a host has no children of it, so it starts an interpreter there.
     """
-    if os.getpid() != _OWNER:
-        return start_interpreter()
-    return Hosted(
-        host_of((serving_program.__name__,)),
-        "tests.serving:run_program",
-        [],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-        start_new_session=True,
-    )
+    owner = os.getpid()  # not at import: each worker is a fork of the process that imports
+
+    def start_fork() -> subprocess.Popen[bytes]:
+        if os.getpid() != owner:
+            return start_interpreter()
+        return Hosted(
+            host_of((serving_program.__name__,)),
+            "tests.serving:run_program",
+            [],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+
+    return start_fork
 
 
 def run_program() -> None:

@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 import traceback
@@ -89,9 +88,9 @@ def run(
     """
     given = list(map(str, arguments))
     with (
-        tempfile.TemporaryFile() as stdin,
-        tempfile.TemporaryFile() as stdout,
-        tempfile.TemporaryFile() as stderr,
+        open(os.memfd_create("stdin"), "w+b") as stdin,
+        open(os.memfd_create("stdout"), "w+b") as stdout,
+        open(os.memfd_create("stderr"), "w+b") as stderr,
     ):
         stdin.write(feed)
         stdin.seek(0)
