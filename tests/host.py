@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests import huge_pages
+
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 90.0
 _MESSAGE_BYTES = 64 << 10
@@ -242,7 +244,9 @@ def main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
+    gc.collect()
     gc.freeze()
+    huge_pages.collapse()
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, 16)
         if not message:
