@@ -18,7 +18,7 @@ from commitlog.extension import Identity, SegmentRef, SegmentSource, open_source
 from commitlog.source.source_directory import SourceDirectory
 
 SEGMENT = 64 << 10
-COUNT = 5000
+COUNT = 6000  # three segments
 IN_SEGMENT = 2560  # records
 
 
