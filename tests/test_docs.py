@@ -52,6 +52,15 @@ SYNONYMS = {
 }
 
 
+# What several pages use, directly or by pyarrow, imported once.
+IMPORTED = (
+    "asyncio",
+    "msgspec",
+    "pandas",
+    *(f"commitlog.{name}" for name in ("bus", "metrics", "queues", "replication", "topics")),
+)
+
+
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -100,7 +109,7 @@ def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     script.write_text(script_of(page), encoding="utf-8")
     # Without `-X dev`: its asyncio warns on a machine where a step takes a tenth of a second.
     host = host_of(
-        ("commitlog", "commitlog.topics"),
+        IMPORTED,
         ("-X", "faulthandler", "-W", "error"),
         (("PYTHONMALLOC", "debug"),),
     )

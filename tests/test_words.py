@@ -51,6 +51,7 @@ def test_prose_names_the_actor(habit: str) -> None:
     found = [
         f"{name}:{number}: {line.strip()}"
         for name, lines in texts().items()
+        if pattern.search("\n".join(lines))  # a file at once: faster than its lines
         for number, line in enumerate(lines, 1)
         if pattern.search(line)
     ]

@@ -26,8 +26,7 @@ def compiled(source: Path, to: Path) -> Any:
     subprocess.run(
         [
             os.environ.get("CC", "gcc"),
-            "-O1",
-            "-g",
+            "-O0",
             "-shared",
             "-fPIC",
             "-pthread",

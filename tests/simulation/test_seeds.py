@@ -17,7 +17,7 @@ from tests.simulation.plan import KINDS, Event, plan_of
 from tests.simulation.shrink import shrunk
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 50  # all kinds of events, and each family of plans; `make faults` runs 300
+SEEDS = 40  # all kinds of events, and each family of plans; `make faults` runs 300
 
 
 def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import vl_convert
 
 from commitlog.tools.bench import machine, page
 from commitlog.tools.bench.charts import COLOURS
@@ -28,6 +31,15 @@ def full() -> Results:
     for form in ("single", "batch"):
         cases += [result_of("append", one, [5e6], form=form, value_size=40) for one in SETUPS]
     return run_of(*cases)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bundled_once() -> Iterator[None]:
+    """Bundle the library of the charts once for all pages: it takes two seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        once = functools.cache(vl_convert.javascript_bundle)
+        patch.setattr(vl_convert, "javascript_bundle", once)
+        yield
 
 
 @pytest.fixture(scope="module")

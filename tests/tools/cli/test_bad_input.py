@@ -112,12 +112,23 @@ def all_of(folder: Path) -> dict[str, str]:
     }
 
 
+def created(folder: Path) -> Path:
+    """Create a log of a few segments."""
+    with commitlog.open(folder / "log", segment_size=SEGMENT) as opened:
+        opened.append_many(numbered(5_000))
+    return folder / "log"
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     """A log of a few segments."""
-    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
-        opened.append_many(numbered(5_000))
-    return tmp_path / "log"
+    return created(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def same_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log for wrong usage, which changes nothing: each test checks that."""
+    return created(tmp_path_factory.mktemp("same"))
 
 
 def line_of(command: str, path: Path | str, *options: str) -> list[str]:
@@ -322,16 +333,16 @@ def test_archive_without_identity_is_reported_in_one_line(
 )
 @commands
 def test_unknown_option_is_a_usage_error(
-    command: str, wrong: tuple[str, ...], log: Path, capfd: pytest.CaptureFixture[str]
+    command: str, wrong: tuple[str, ...], same_log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if command in ABOUT_MANY:
         wrong = ("--nonsense", *wrong)
-    before = all_of(log)
-    status = cli.run([*line_for(command, log), *wrong])
+    before = all_of(same_log)
+    status = cli.run([*line_for(command, same_log), *wrong])
     printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
     assert f"Usage: commitlog {command}" in printed.err
-    assert all_of(log) == before
+    assert all_of(same_log) == before
 
 
 @pytest.mark.parametrize(
@@ -349,15 +360,15 @@ def test_missing_log_argument_is_a_usage_error(
     [(command, option) for command, options in NUMBERS.items() for option in options],
 )
 def test_invalid_number_is_a_usage_error_naming_the_option(
-    command: str, option: str, log: Path, capfd: pytest.CaptureFixture[str]
+    command: str, option: str, same_log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = all_of(log)
+    before = all_of(same_log)
     for number in NO_NUMBERS:
-        status = cli.run(line_for(command, log, option, number))
+        status = cli.run(line_for(command, same_log, option, number))
         printed = capfd.readouterr()
         assert (status, printed.out) == (2, ""), (number, printed)
         assert option.strip("-") in printed.err, number
-    assert all_of(log) == before
+    assert all_of(same_log) == before
 
 
 @pytest.mark.parametrize(
@@ -365,10 +376,10 @@ def test_invalid_number_is_a_usage_error_naming_the_option(
     [(command, option) for command, options in CHOICES.items() for option in options],
 )
 def test_unknown_choice_is_a_usage_error_naming_the_choices(
-    command: str, option: str, log: Path, capfd: pytest.CaptureFixture[str]
+    command: str, option: str, same_log: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for wrong in ("nonsense", "", "FIRST\n"):
-        assert cli.run(line_for(command, log, option, wrong)) == 2
+        assert cli.run(line_for(command, same_log, option, wrong)) == 2
         printed = capfd.readouterr().err
         assert any(
             said in printed
