@@ -31,9 +31,7 @@ from commitlog.tail.tailer import Tailer
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(
-    ProcessBound, LogMethods, ArrowMethods, AsyncMethods, BackupMethods, ViewMethods
-):
+class CommitLog(ProcessBound, LogMethods, ArrowMethods, AsyncMethods, BackupMethods, ViewMethods):
     """Append to and read an open log; `commitlog.open` returns it.
 
     It is a context manager, and any thread may use it. If the last reference is dropped without

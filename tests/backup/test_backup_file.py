@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Store
+from commitlog import CommitLog, Retention, Store
 from commitlog.backup.source_log import SourceLog
 from commitlog.backup.tar_file import TarFile
 from commitlog.errors import (
@@ -36,6 +36,8 @@ def log(logs: Logs) -> CommitLog:
         for number in range(300):
             log.append(b"%d" % number * 200, producer="till", producer_sequence=number)
         tailer.read()
+    log.flush()
+    log.prune(Retention(max_bytes="1TiB"))  # seals whole segments, which a thread does later
     return log
 
 

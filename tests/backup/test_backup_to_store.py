@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Store
+from commitlog import CommitLog, Retention, Store
 from commitlog.errors import CommitLogError, FencedError, InvalidOptionError, LogExistsError
 from commitlog.extension import LogFiles
 from commitlog.keep import backup, restore, verify
@@ -23,6 +23,8 @@ pytest.importorskip("zstandard")
 def log(logs: Logs) -> CommitLog:
     log = logs.open()
     fill(log, 0, 300)
+    log.flush()
+    log.prune(Retention(max_bytes="1TiB"))  # seals whole segments, which a thread does later
     return log
 
 
