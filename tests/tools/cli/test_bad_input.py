@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "repair": (),
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
+    "backup": (),
     "restore": (),
     "promote": ("--primary",),
     "remove": ("--yes",),
@@ -45,7 +46,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bench": ("--quick", "--memory", "-w", "sustained", "--setup", "mapped"),
 }
 # Arguments after the path.
-BEHIND = {"archive": ("archived",), "restore": ("restored",)}
+BEHIND = {"archive": ("archived",), "backup": ("backup",), "restore": ("restored",)}
 NUMBERS = {
     "append": ("--type", "--segment-size"),
     "cat": ("--from", "--to", "--since", "--until", "--limit"),
@@ -133,7 +134,8 @@ def same_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def line_of(command: str, path: Path | str, *options: str) -> list[str]:
     """Return a command line of the command for a path."""
-    return [command, *COMMANDS[command], *options, str(path), *BEHIND.get(command, ())]
+    behind = (str(Path(path).parent / name) for name in BEHIND.get(command, ()))
+    return [command, *COMMANDS[command], *options, str(path), *behind]
 
 
 def line_for(command: str, log: Path, *options: str) -> list[str]:
