@@ -16,6 +16,7 @@ from bench.instructions.counting import CountingError
 from bench.instructions.counts import KEPT, Counts, changes
 from setup import KERNEL_FLAGS
 from tests._kernel.compiling import ADDRESS, kernel
+from tests.length import mixed
 
 COUNTS = Counts("gcc 12.2.0", "x86_64", ["-O3"], "sse42", {"append": 100.0, "read": 50.0})
 Counted = Callable[[Counts | Exception], None]
@@ -51,8 +52,9 @@ def kept(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("path", Counts.load(KEPT).instructions)
-@pytest.mark.parametrize("operations", [1, 2, 300])
+@pytest.mark.parametrize(
+    ("path", "operations"), mixed(Counts.load(KEPT).instructions, [1, 2, 300], of=3)
+)
 def test_hot_path_program_runs_clean_under_sanitizers(
     program: Path, path: str, operations: int
 ) -> None:
