@@ -29,7 +29,8 @@ class Workplace:
     Attributes
     ----------
     path : str
-        Where the backup is to be; absolute.
+        Where the backup is to be; absolute. A link to a directory is followed: the backup belongs
+        on the file system that it leads to.
     work : str
         The folder. The first copy that is written there locks it, so that of two backups to one
         path the second one is refused.
@@ -37,6 +38,8 @@ class Workplace:
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
+        if os.path.isdir(self.path):
+            self.path = os.path.realpath(self.path)
         self.parent, self.name = os.path.split(self.path)
         if not self.name:
             raise InvalidOptionError(f"to must name a directory to create, not {path!r}")
@@ -47,6 +50,7 @@ class Workplace:
     def prepared(self) -> Iterator[None]:
         """Make the parent, and remove an empty folder after the block."""
         make_directory(self.parent)
+        self._check_own()
         if os.path.isdir(self._aside) and not os.path.lexists(self.path):
             os.rename(self._aside, self.path)  # a kill between the two renames of `replace`
         try:
@@ -55,8 +59,24 @@ class Workplace:
             with contextlib.suppress(OSError):
                 os.rmdir(self.work)
 
+    def _check_own(self) -> None:
+        """Refuse what no backup has made: all that is in the folders is removed."""
+        for each in (self.work, self._aside):
+            if os.path.lexists(each) and (os.path.islink(each) or not os.path.isdir(each)):
+                raise LogExistsError(
+                    "a backup is written in a directory of this name, and there is a link or a "
+                    "file: remove it, or give another path",
+                    path=each,
+                )
+
     def check_free(self) -> None:
         """Refuse a path that has something, other than an empty directory."""
+        if os.path.ismount(self.path):
+            raise LogExistsError(
+                "a file system is mounted at this path, and a backup gets its path by a rename: "
+                "give a path in it",
+                path=self.path,
+            )
         if os.path.isdir(self.path) and not os.listdir(self.path):
             return
         if os.path.lexists(self.path):

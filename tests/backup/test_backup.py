@@ -547,6 +547,38 @@ def test_path_in_the_log_is_refused(log: CommitLog) -> None:
             log.backup(os.path.join(log.path, name))
 
 
+def test_link_in_place_of_the_workplace_is_refused(log: CommitLog, to: Path) -> None:
+    precious = to.parent / "precious"
+    precious.mkdir()
+    (precious / "letter").write_text("dear reader")
+    for each in (to, to.with_name("copy.tar.zst")):
+        work = each.with_name(f".{each.name}.backup.tmp")
+        work.symlink_to(precious)
+        with pytest.raises(LogExistsError, match="link"):
+            log.backup(each)
+        work.unlink()
+    assert [each.name for each in precious.iterdir()] == ["letter"]
+
+
+def test_link_to_a_backup_is_followed(log: CommitLog, to: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    (disk / "real").mkdir(parents=True)
+    to.symlink_to(disk / "real")
+    log.backup(to)
+    for number in range(2):
+        fill(log, 300 + number, 301 + number)
+        log.backup(to, incremental=True)
+    assert to.is_symlink()
+    assert os.listdir(disk) == ["real"]
+    assert rows(disk / "real") == rows(log.path)
+
+
+def test_mount_point_is_refused_before_anything_is_written(log: CommitLog) -> None:
+    mount = next(each for each in ("/dev/shm", "/proc") if os.path.ismount(each))
+    with pytest.raises(LogExistsError, match="mounted"):
+        log.backup(mount)
+
+
 def test_damaged_log_is_refused_with_its_position(log: CommitLog, to: Path) -> None:
     position = log.last_position
     assert position is not None
