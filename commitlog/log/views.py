@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 from commitlog._kernel.readers import Record, Selection
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.units import Size, whole_of
-from commitlog.errors import InvalidOptionError, RecordTypeError
+from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.log.tailers import TailerMethods
 from commitlog.tail.seek import Direction, Start, Timestamp, Visibility, timestamp_ns_of
 from commitlog.tail.segment_holder import OnDamage
@@ -166,13 +166,23 @@ class ViewMethods(TailerMethods):
         for number in range(last, first - 1, -1):
             if parts.index.postings.lacks(number, selection):
                 continue
-            if number < last:
-                tailer.seek((number + 1) * size)
+            if number < last and not self._moves_behind(tailer, number):
+                return
             selection.floor = number * size
             for record in tailer:
                 if record.position < low:
                     return
                 yield record
+
+    def _moves_behind(self, tailer: Tailer, number: int) -> bool:
+        """Move a tailer to the end of a segment; return False if retention has deleted it."""
+        try:
+            tailer.seek((number + 1) * self._parts.identity.segment_size)
+        except PositionError:
+            if number < self._parts.queue.first_number:
+                return False
+            raise
+        return True
 
     def _since(self, timestamp: Timestamp) -> int | None:
         return self._parts.index.position_since(timestamp_ns_of(timestamp))

@@ -12,12 +12,14 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Record
+from commitlog._kernel.readers import Selection
 from commitlog.errors import (
     CommitLogError,
     InvalidOptionError,
     RecordTypeError,
 )
 from commitlog.log.parts import parts_of
+from commitlog.tail.postings import LogPostings
 from tests.setups import BY_HAND, SEGMENT, Logs, Setup
 
 COUNT = 4500
@@ -239,3 +241,24 @@ def test_view_of_a_closed_log_raises(tmp_path: Path) -> None:
         log.find(b"k")
     with pytest.raises(commitlog.errors.ClosedError):
         tailer.read()
+
+
+def test_find_ends_where_retention_deletes_meanwhile(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logs.open(**BY_HAND)
+    filled(log)
+    check_all(log)
+    lacks, last = LogPostings.lacks, log.tail_position // SEGMENT
+    kept: list[int] = []
+
+    def lacks_after_deletion(self: LogPostings, number: int, selection: Selection) -> bool:
+        if number < last and not kept:
+            with commitlog.open(log.path) as other:
+                kept.append(other.delete_before(last * SEGMENT))
+        return lacks(self, number, selection)
+
+    monkeypatch.setattr(LogPostings, "lacks", lacks_after_deletion)
+    found = log.find(b"common", last=None)
+    assert kept
+    assert seen(found) == seen([each for each in log.tailer() if each.key == b"common"])
