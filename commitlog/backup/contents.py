@@ -136,7 +136,7 @@ def put_contents(copy: LogCopy, contents: Contents, end: int) -> None:
     if contents.producers is not None:
         copy.notes.write(_PRODUCERS, contents.producers)
     for name, content in sorted(contents.schemas.items()):
-        copy.add_file(os.path.join(_SCHEMAS, name), content)
+        copy.add_file(os.path.join(_SCHEMAS, name), [content])
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -128,13 +128,16 @@ class LogCopy:
 
     # --- what else a log's directory has ----------------------------------------------------------
 
-    def add_file(self, name: str, content: bytes) -> None:
+    def add_file(self, name: str, pieces: Iterable[bytes]) -> None:
         """Add a file of an extension durably, by its path in the log's directory."""
         path = os.path.join(self._path, name)
         make_directory(os.path.dirname(path))
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            write_whole(fd, content, 0)
+            size = 0
+            for piece in pieces:
+                write_whole(fd, piece, size)
+                size += len(piece)
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -350,17 +350,20 @@ def _copy_files(target: TarTarget, copy: LogCopy) -> Lineage | None:
     """
     for name in target.files():
         parts = name.split("/")
-        if parts[-1] in ("", ".", "..") or ".." in parts or name.startswith("/"):
+        is_name = name.isprintable() and parts[-1] not in ("", ".", "..")
+        if not is_name or ".." in parts or name.startswith("/"):
             raise CorruptSegmentError(
                 f"this backup has a file with the name {name!r}: it was not written by commitlog",
                 path=target.name,
             )
         if name not in _MADE_ANEW:
-            copy.add_file(name, b"".join(target.pieces(name)))
+            copy.add_file(name, target.pieces(name))
     if "epoch" not in target.files():
         return None
+    with target.open("epoch") as file:
+        content = file.read()
     try:
-        return Lineage(Lineage.parse(json.loads(b"".join(target.pieces("epoch")))).epochs)
+        return Lineage(Lineage.parse(json.loads(content)).epochs)
     except (ValueError, AttributeError, RecursionError):
         raise CorruptSegmentError(
             "the epochs of this backup are damaged: use another copy", path=target.name

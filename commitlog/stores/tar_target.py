@@ -26,7 +26,8 @@ TABLE_MAGIC, FOOTER_MAGIC = 0x184D2A5E, 0x8F92EAB1  # of zstd's seekable format
 TABLE_HEAD, TABLE_ENTRY, TABLE_FOOTER = struct.Struct("<II"), struct.Struct("<II"), "<IBI"
 _FOOTER = struct.Struct(TABLE_FOOTER)
 _FRAMES_MOST = 1 << 24
-_INDEX_MOST = 64 << 20  # bytes
+_INDEX_MOST = _SMALL_MOST = 64 << 20  # bytes
+_WINDOW_MOST = 128 << 20  # bytes that a frame may ask for, as `zstd` allows
 _PIECE = 64 << 10
 
 
@@ -75,6 +76,8 @@ class TarTarget:
             raise FileNotFoundError(name)
         if name.endswith(".zst"):
             return io.BufferedReader(_Slice(self._opened(), found[0]))
+        if found[1] > _SMALL_MOST:
+            raise self._damaged(f"has a file {name} that is too large")
         return io.BytesIO(b"".join(self.pieces(name)))
 
     def path_of(self, name: str) -> str:
@@ -128,7 +131,7 @@ class TarTarget:
             found = {
                 str(name): (frames[int(place)], int(size)) for name, (place, size) in listed.items()
             }
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError):
             raise self._damaged("has a damaged index") from None
         if any(not 0 <= size <= frame.content_size for frame, size in found.values()):
             raise self._damaged("has a damaged index")
@@ -163,18 +166,19 @@ class TarTarget:
     def _decompressed(self, frame: Frame) -> Iterator[bytes]:
         library: Any = imported("zstandard", "a backup in one file", "archive")
         left = frame.content_size
-        with io.BufferedReader(_Slice(self._opened(), frame)) as file:
-            inflater = library.ZstdDecompressor().decompressobj()
+        inflater = library.ZstdDecompressor(max_window_size=_WINDOW_MOST)
+        with (
+            io.BufferedReader(_Slice(self._opened(), frame)) as file,
+            inflater.stream_reader(file, read_across_frames=False) as content,
+        ):
             try:
-                while data := file.read(_PIECE):
-                    piece = inflater.decompress(data)
+                while left >= 0 and (piece := content.read(_PIECE)):
                     left -= len(piece)
-                    if left < 0:
-                        break
-                    yield piece
+                    if left >= 0:
+                        yield piece
             except library.ZstdError as error:
                 raise self._damaged(f"is damaged: {error}") from None
-        if left or not inflater.eof:
+        if left:
             raise self._damaged("is damaged: a frame has another size than the table says")
 
     def _opened(self) -> BinaryIO:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from commitlog.errors import (
 )
 from commitlog.extension import SegmentHeader
 from commitlog.keep import archive_segments, backup, restore, verify
+from commitlog.stores import tar_target
 from commitlog.stores.tar_target import TarTarget
 from tests.setups import SEGMENT, Logs, values
 from tests.steps import replace_hook
@@ -185,28 +187,46 @@ def test_tar_of_another_program_is_refused(log: CommitLog, to: Path) -> None:
         commitlog.open(to, "r")
 
 
-@pytest.mark.parametrize("name", ["../stolen", "/tmp/stolen", "tailers/../../stolen", "a/"])
+def forge(to: Path, log: CommitLog, name: str, content: bytes) -> None:
+    """Write a backup of one segment with a foreign file."""
+    source = to.parent / f"{to.name}.source"
+    log.backup(source)
+    file = TarFile(str(to), 3)
+    segment = f"{0:020d}.seg"
+    members = {
+        "log.json": ("log.json", (source / "log.json").read_bytes()),
+        name: ("foreign", content),
+        f"{segment}.zst": (segment, (source / segment).read_bytes()),
+    }
+    for each, (path, held) in members.items():
+        file.begin(path, len(held))
+        file.content(each, BytesIO(held), len(held))
+    file.close(index=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["../stolen", "/tmp/stolen", "tailers/../../stolen", "a/", "stolen\0", "\ud800stolen"]
+)
 def test_member_outside_of_the_log_is_refused(
     log: CommitLog, to: Path, tmp_path: Path, name: str
 ) -> None:
-    log.backup(tmp_path / "directory")
-    file = TarFile(str(to), 3)
-    files = {"log.json": (tmp_path / "directory" / "log.json").read_bytes(), name: b"stolen"}
-    for each, content in files.items():
-        path = tmp_path / "content"
-        path.write_bytes(content)
-        with open(path, "rb") as opened:
-            file.begin(each, len(content))
-            file.content(each, opened, len(content))
-    segment = tmp_path / "directory" / f"{0:020d}.seg"
-    with open(segment, "rb") as opened:
-        file.begin(segment.name, SEGMENT)
-        file.content(f"{0:020d}.seg.zst", opened, SEGMENT)
-    file.close(index=True)
+    forge(to, log, name, b"stolen")
     with pytest.raises(CorruptSegmentError, match="not written by commitlog"):
         restore(to, tmp_path / "again")
-    assert not list(tmp_path.glob("**/stolen"))
+    assert not list(tmp_path.glob("**/*stolen*"))
     assert not os.path.exists("/tmp/stolen")
+
+
+def test_file_that_inflates_beyond_bounds_is_refused(
+    log: CommitLog, to: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_target, "_SMALL_MOST", 1 << 20)
+    forge(to, log, "epoch", bytes(2 << 20))
+    with pytest.raises(CorruptSegmentError, match="too large"):
+        restore(to, tmp_path / "again")
+    forge(to.with_name("second.tar.zst"), log, "topics/zeros", bytes(8 << 20))
+    pieces = TarTarget(str(to.with_name("second.tar.zst"))).pieces("topics/zeros")
+    assert max(map(len, pieces)) <= 1 << 16
 
 
 def test_index_names_every_object(log: CommitLog, to: Path) -> None:
