@@ -83,6 +83,7 @@ class _Packed:
         self._folder = folder
         self._tar = tar
         self._begun: dict[int, int] = {}  # frames before each segment
+        self._parted: int | None = None  # the first segment that is in parts
 
     def take(self, number: int, stop: int) -> None:
         tar, size = self._tar, self._identity.segment_size
@@ -91,7 +92,9 @@ class _Packed:
             tar.begin(os.path.basename(files.location(number)), size)
             page = files.header(number)
             assert page is not None
-            if SegmentHeader(page).seal_of(self._identity, number) is not None:
+            if SegmentHeader(page).seal_of(self._identity, number) is None and self._parted is None:
+                self._parted = number  # and all later ones: a whole one would cover its parts
+            if self._parted is None:
                 with files.opened_file(number) as fd, open(fd, "rb", closefd=False) as content:
                     tar.content(archived_name(number * size), content, size)
             else:
@@ -104,6 +107,8 @@ class _Packed:
 
     def drop(self, numbers: list[int]) -> None:
         self._tar.cut(self._begun[min(numbers)])
+        if self._parted is not None and self._parted >= min(numbers):
+            self._parted = None
 
 
 def _files(folder: str) -> Iterator[str]:

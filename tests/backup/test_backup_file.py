@@ -136,6 +136,22 @@ def test_whole_segment_without_a_seal_is_in_parts(
     assert values_at(to) == values(log)
 
 
+def test_segment_sealed_before_an_older_one_is_read(
+    log: CommitLog, to: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = SourceLog.page
+
+    def unsealed(self: SourceLog, number: int, end: int) -> bytes:  # the seal came after the copy
+        found = page(self, number, end)
+        return found if number else SegmentHeader.without_seal(found)
+
+    log.delete_before(0)  # seals
+    monkeypatch.setattr(SourceLog, "page", unsealed)
+    log.backup(to)
+    restore(to, tmp_path / "again")
+    assert values_at(to) == values_at(tmp_path / "again") == values(log)
+
+
 def test_existing_file_and_increments_are_refused(log: CommitLog, to: Path) -> None:
     log.backup(to)
     with pytest.raises(LogExistsError, match="give a new one"):
