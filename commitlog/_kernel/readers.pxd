@@ -51,6 +51,7 @@ cdef class Selection:
     cdef object type_array           # what `native` points to
     cdef object offsets              # the same
     cdef object note
+    cdef object more
     cdef public uint64_t floor       # no segment that ends at or below this position is read back
     cdef bint has_list               # of the segment of `segment_id`, also if that has no list
     cdef uint64_t segment_id

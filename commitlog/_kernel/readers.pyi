@@ -164,6 +164,7 @@ class Selection:
         key: bytes | None = None,
         noted_type: int | None = None,
         note: Callable[[Record], Iterable[int] | None] | None = None,
+        more: Callable[[], Iterable[int] | None] | None = None,
         floor: int = 0,
     ) -> Self: ...
     @property
@@ -172,6 +173,7 @@ class Selection:
     def key(self) -> bytes | None: ...
     @property
     def noted_type(self) -> int | None: ...
+    def renew(self) -> None: ...
 
 def read_postings(
     core: Core,

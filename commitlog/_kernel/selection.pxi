@@ -18,11 +18,14 @@ cdef class Selection:
     note : callable, optional
         Called with each record of `noted_type`, wanted or not, that a cursor passes; returns the
         types if they have changed, else None.
+    more : callable, optional
+        Called by `renew`; returns the types if they have changed, else None.
     floor : int
         A position: a cursor that reads backward enters no segment that ends below it.
     """
 
-    def __cinit__(self, types=None, bytes key=None, noted_type=None, note=None, uint64_t floor=0):
+    def __cinit__(self, types=None, bytes key=None, noted_type=None, note=None, more=None,
+                  uint64_t floor=0):
         memset(&self.native, 0, sizeof(self.native))
         self.floor = floor
         self.key = key
@@ -34,7 +37,14 @@ cdef class Selection:
             self.native.noted_type = noted_type
         self.noted_type = noted_type
         self.note = note
+        self.more = more
         self.take_types(types)
+
+    def renew(self):
+        """Learn the types that the cursor has not passed, because it was moved."""
+        types = None if self.more is None else self.more()
+        if types is not None:
+            self.take_types(types)
 
     cdef int take_types(self, types) except -1:
         cdef const uint32_t[::1] held

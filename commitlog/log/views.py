@@ -49,6 +49,9 @@ class TopicTypes(Protocol):
     def note(self, record: Record) -> Collection[int] | None:
         """Take a record of `noted_type`; return all types if it announces one, else None."""
 
+    def more(self) -> Collection[int] | None:
+        """Look for types that were announced since; return all types if there are, else None."""
+
 
 # Takes the log, the name of the topic, and whether a key is selected, too.
 FindTopic = Callable[[Any, str, bool], TopicTypes]
@@ -223,4 +226,4 @@ class ViewMethods(TailerMethods):
         if not isinstance(topic, str):
             raise InvalidOptionError(f"topic must be the name of a topic, not {topic!r}")
         found = _find_topic[0](self, topic, key is not None)
-        return Selection(found.types(), key, found.noted_type, found.note)
+        return Selection(found.types(), key, found.noted_type, found.note, found.more)

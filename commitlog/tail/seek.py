@@ -93,6 +93,7 @@ class Seeker:
         self._cycles = LogCycles(index)
         self.segments = SegmentHolder(index, on_damage)
         self.cursor = Cursor(self._core, self.segments, visibility)
+        self._selection = selection
         if selection is not None:
             self.cursor.select(selection)
         self._visibility = visibility
@@ -115,6 +116,12 @@ class Seeker:
             why = "tailer %r of %s was at %d, and the log ends at %d: it continues there"
             _logger.warning(why, name, self._core.path, position, end)
         self.cursor.move_to(min(position, end))
+        self._renew()
+
+    def _renew(self) -> None:
+        """Have the selection learn what the cursor has jumped over."""
+        if self._selection is not None:
+            self._selection.renew()
 
     # --- seeks -------------------------------------------------------------------------------
 
@@ -140,9 +147,11 @@ class Seeker:
         elif timestamp is not None:
             there = self._seek_timestamp(timestamp)
         elif key is not None:
+            self._renew()
             there = self._seek_key(key)
         else:
             self._seek_position(position)
+        self._renew()
         self.cursor.save_position()
         return there
 
@@ -154,6 +163,7 @@ class Seeker:
             self._visible_end(),
         )
         self.cursor.move_to(min(start, end))
+        self._renew()
         self.cursor.save_position()
         return start < end and self._cycles.records_in(number) > 0
 

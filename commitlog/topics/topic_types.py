@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from commitlog import CommitLog, Record
-from commitlog.errors import InvalidOptionError, SchemaError
+from commitlog.errors import InvalidOptionError, PositionError, SchemaError
 from commitlog.topics.schema import SCHEMA_TYPE, Schema, key_of, number_of
 from commitlog.topics.seal_layer import has_sealed_keys
 from commitlog.topics.topics_state import catalog_of
+from commitlog.types import Start
 
 
 class TopicTypes:
@@ -27,6 +28,9 @@ class TopicTypes:
     noted_type = SCHEMA_TYPE
 
     def __init__(self, log: CommitLog, topic: str, *, with_key: bool) -> None:
+        self._log = log
+        with log.tailer(start="end") as tailer:
+            self._seen = tailer.position  # the catalog has all schemas below
         catalog = catalog_of(log)
         catalog.check_topics([topic])
         schemas = catalog.schemas_of(topic)
@@ -53,3 +57,18 @@ class TopicTypes:
                     self._types.add(number)
                     return self.types()
         return None
+
+    def more(self) -> frozenset[int] | None:
+        """Read the schemas that were appended since; return all types if there is a new one."""
+        before = len(self._types)
+        try:
+            self._look(self._seen)
+        except PositionError:  # retention has deleted what was there
+            self._look("first")
+        return self.types() if len(self._types) > before else None
+
+    def _look(self, start: Start) -> None:
+        with self._log.view(type=SCHEMA_TYPE, start=start, on_damage="skip") as schemas:
+            for record in schemas:
+                self.note(record)
+            self._seen = schemas.position

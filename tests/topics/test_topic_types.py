@@ -67,6 +67,40 @@ def test_view_learns_of_a_version_that_comes_later(tmp_path: Path) -> None:
         reader.close()
 
 
+def test_view_that_jumps_over_a_version_reads_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as log, commitlog.open(log.path, "r") as reader:
+        first = commitlog.topic(log, Order, name="orders")
+        first.append(Order(1), key=b"1")
+        log.commit()
+        forward = reader.view(topic="orders")
+        backward = reader.view(topic="orders", direction="backward")
+        own = log.view(topic="orders", key=b"3")
+        with commitlog.topic(log.path, Later, name="orders") as second:
+            second.append(Later(2), key=b"2")
+            log.commit()
+            forward.seek("end")
+            second.append(Later(3), key=b"3")
+            log.commit()
+        assert [record.key for record in forward] == [b"3"]
+        backward.seek("end")
+        assert [record.key for record in backward] == [b"3", b"2", b"1"]
+        own.seek(reader.tailer(start="end", direction="backward").read().position)  # type: ignore[union-attr]
+        assert [record.key for record in own] == [b"3"]
+
+
+def test_key_of_a_later_version_is_sought(tmp_path: Path) -> None:
+    with opened(tmp_path) as log:
+        commitlog.topic(log, Order, name="orders").append(Order(1), key=b"1")
+        tailer = log.view(topic="orders", direction="backward")
+        with commitlog.topic(log.path, Later, name="orders") as second:
+            second.append(Later(2), key=b"2")
+        tailer.direction = "forward"
+        tailer.seek("end")
+        tailer.direction = "backward"
+        assert tailer.seek(key=b"2")
+        assert [record.key for record in tailer] == [b"2", b"1"]
+
+
 def test_view_of_no_topic_names_those_there_are(tmp_path: Path) -> None:
     with opened(tmp_path) as log:
         commitlog.topic(log, Order, name="orders").append(Order(1))
