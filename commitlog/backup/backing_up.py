@@ -106,12 +106,13 @@ def backup(
 def _result(
     path: str, source: SourceLog, written: Written, *, incremental: bool, verified: bool
 ) -> BackedUp:
-    contents = written.contents
+    contents, numbers = written.contents, written.numbers
     return BackedUp(
         path=path,
-        first_position=written.numbers[0] * source.size + HEADER_SIZE,
+        # An empty log leaves a store without a segment.
+        first_position=numbers[0] * source.size + HEADER_SIZE if numbers else written.end,
         end_position=written.end,
-        segments=len(written.numbers),
+        segments=len(numbers),
         written_segments=len(written.new),
         written_bytes=written.bytes,
         tailers=contents.tailer_names,

@@ -235,6 +235,8 @@ def _numbers(archive: ArchiveSource, end: int) -> list[int]:
             path=archive.location,
             position=start,
         )
+    if not found and end == archive.recorded_end():
+        found = numbers[:1]  # the backup of an empty log
     if not found:
         raise PositionError(
             "the store has no record before that position or time: give a later one",

@@ -259,3 +259,10 @@ def test_backup_of_a_file_is_a_directory_again(log: CommitLog, to: Path, tmp_pat
     log.backup(to)
     backup(to, tmp_path / "again")
     assert values_at(tmp_path / "again") == values(log)
+
+
+def test_file_of_an_empty_log_is_restored(logs: Logs, to: Path, tmp_path: Path) -> None:
+    logs.open().backup(to)
+    restore(to, tmp_path / "again")
+    with commitlog.open(tmp_path / "again") as again:
+        assert again.append(b"first") == again.first_position

@@ -174,3 +174,11 @@ def test_progress_rises_to_its_total(log: CommitLog, place: Path) -> None:
     log.backup(Store(place), progress=lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1] > log.tail_position
+
+
+def test_empty_log_is_stored_without_a_segment(logs: Logs, place: Path) -> None:
+    log = logs.open()
+    done = backup(log, Store(place))
+    assert (done.segments, done.written_bytes) == (0, 0)
+    log.append(b"first")
+    assert log.backup(Store(place), incremental=True).segments == 1
