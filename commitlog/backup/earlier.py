@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from commitlog.backup.source_log import SourceLog
@@ -59,6 +60,8 @@ class EarlierBackup:
         if not self.numbers[0] <= number < self.end // self._size:
             return False
         page = self._files.header(number)
+        if os.path.getsize(self.path_of(number)) != self._size:
+            return False
         try:
             return page is not None and page == self._source.page(number, end)
         except PositionError:

@@ -560,6 +560,15 @@ def test_link_in_place_of_the_workplace_is_refused(log: CommitLog, to: Path) -> 
     assert [each.name for each in precious.iterdir()] == ["letter"]
 
 
+def test_truncated_segment_of_a_backup_is_written_again(log: CommitLog, to: Path) -> None:
+    log.backup(to)
+    os.truncate(to / f"{SEGMENT:020d}.seg", 5000)
+    fill(log, 300, 301)
+    log.backup(to, incremental=True)
+    assert verify(to).sound
+    assert rows(to) == rows(log.path)
+
+
 def test_link_to_a_backup_is_followed(log: CommitLog, to: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     (disk / "real").mkdir(parents=True)
