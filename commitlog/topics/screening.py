@@ -20,6 +20,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from commitlog.base.extras import imported
 from commitlog.topics.compiled.messages import MessageScreen
+from commitlog.topics.pydantic_models import is_model
 from commitlog.topics.schema_form import WITH_FIELDS, bare, components_of
 
 _LEAVES = (bytes, bytearray, Decimal, uuid.UUID, dt.date, dt.timedelta)
@@ -128,7 +129,9 @@ class _Look:
     def _part(self, kind: Any, name: str) -> None:
         if name in ("AnyType", "RawType", "ExtType"):
             self.is_open = True
-        elif name in ("FloatType", "NoneType", "CustomType"):  # a model of pydantic
+        elif name == "CustomType":  # a model of pydantic, which decides what it writes
+            self.needs_decoding = True
+        elif name in ("FloatType", "NoneType"):
             self.has_null |= not self.takes_any_float
         elif name in ("DateTimeType", "TimeType"):
             self.has_parts = True
@@ -264,6 +267,8 @@ def _field_names(value: Any) -> tuple[str, ...] | None:
     """Return the names of the fields of a value; None if its class has no fields."""
     if isinstance(value, enum.Enum):
         return None
+    if is_model(type(value)):
+        return (*type(value).model_fields, *(value.model_extra or ()))
     names: Iterable[str] | None = getattr(value, "__struct_fields__", None)
     if names is None:
         names = getattr(value, "__dataclass_fields__", None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field
 
 import commitlog
 from commitlog import topics
@@ -154,6 +154,38 @@ def test_value_of_a_wrong_type_is_refused(tmp_path: Path) -> None:
             lines.append(made)
         with pytest.raises(MessageError, match="takes Line, not Card"):
             lines.append(Card())  # type: ignore[arg-type]
+
+
+class Gift(Line):
+    note: str = ""
+
+
+class Doubtful(BaseModel):
+    line: Line = Line(sku="a")
+    secret: SecretStr = SecretStr("")
+    any: Any = None
+    left_out: int = Field(default=0, exclude=True)
+
+
+@pytest.mark.parametrize("codec", ["json", "msgpack"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("line", Gift(sku="a", note="for you")),
+        ("secret", SecretStr("hush")),
+        ("any", (1, 2)),
+        ("any", Line(sku="a")),
+        ("left_out", 1),
+    ],
+)
+def test_model_that_would_be_read_as_another_is_refused(
+    field: str, value: Any, codec: CodecName, tmp_path: Path
+) -> None:
+    with commitlog.topic(tmp_path, Doubtful, codec=codec) as doubtful:
+        doubtful.append(Doubtful())
+        with pytest.raises(MessageValueError, match=rf"\$\.{field} is"):
+            doubtful.append(Doubtful(**{field: value}))
+        assert list(doubtful) == [Doubtful()]
 
 
 def test_message_that_a_validator_refuses_is_undecodable(tmp_path: Path) -> None:
