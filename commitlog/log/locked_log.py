@@ -14,6 +14,7 @@ from commitlog.base.path import (
     translate_errors,
     translate_refusals,
 )
+from commitlog.base.side_logs import finish_replacements
 from commitlog.errors import LogLockedError, LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.copy_writer import CopyWriter, check_page, place_segment
@@ -81,6 +82,12 @@ class LockedLog:
         if not opened.exclusive:
             opened.close()
             raise LogLockedError("the log is open for writing: close it there first", path=path)
+        try:
+            with translate_errors(path, "put the copies of its queues in their place"):
+                finish_replacements(path)
+        except BaseException:
+            opened.close()
+            raise
         return cls(opened)
 
     @staticmethod

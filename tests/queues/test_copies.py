@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ import commitlog
 import commitlog.errors
 from commitlog import Store, replication
 from commitlog.keep import restore
+from commitlog.network.replication.side_sources import SideSources
 from commitlog.queues import Queue
 from commitlog.queues.upkeep import write_base
-from tests.steps import die_at, replace_hook
+from tests.steps import die, die_at, replace_hook
 
 LIMIT_S = 30.0
 
@@ -130,6 +132,61 @@ def test_removed_queue_is_removed_from_the_copy(tmp_path: Path) -> None:
             settled(jobs)
     replication.promote(copy)
     assert values(copy) == [b"new"]
+
+
+def test_side_log_that_cannot_be_read_stays_in_the_copy(tmp_path: Path) -> None:
+    log, copy = tmp_path / "jobs", tmp_path / "copy"
+    with commitlog.queue(log, "mailer", sync=True) as jobs, followed(log, copy) as settled:
+        put(jobs, range(3))
+        jobs.take(0).reject("no use")
+        settled(jobs)
+    identity = log / "queues/mailer/dead/log.json"
+    content = identity.read_bytes()
+    identity.write_bytes(b"damaged")
+    sources = SideSources(str(log))
+    assert sources.ends() == {**(sources.ends() or {}), "queues/mailer/dead": None}
+    sources.close()
+    with (
+        replication.serve(log) as server,
+        replication.follow(server.url(), copy) as follower,
+        commitlog.queue(log, "later") as jobs,
+    ):
+        assert follower.wait(1, LIMIT_S)
+        until((copy / "queues/later/state/log.json").exists)
+        assert (copy / "queues/mailer/dead/log.json").exists()
+    identity.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["side log moved aside", "side log put in place"])
+def test_promotion_finishes_a_killed_replacement(name: str, tmp_path: Path) -> None:
+    log, copy = tmp_path / "jobs", tmp_path / "copy"
+    with commitlog.queue(log, "mailer", sync=True) as jobs:
+        put(jobs, range(3))
+        jobs.take(0).reject("no use")
+        with followed(log, copy) as settled:
+            settled(jobs)
+        shutil.rmtree(copy / "queues/mailer/dead")  # an empty one takes its place
+        with commitlog.open(copy / "queues/mailer/dead"):
+            pass
+        pid = follow_killed_at(log, copy, name)
+        assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    replication.promote(copy)
+    with commitlog.queue(copy, "mailer") as jobs:
+        assert [letter.value for letter in jobs.dead()] == [b"0"]
+    assert not {"dead.new", "dead.old"} & set(os.listdir(copy / "queues/mailer"))
+
+
+def follow_killed_at(log: Path, copy: Path, name: str) -> int:
+    """Follow in a process that ends at a step of that name."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        replace_hook(lambda step: die() if step == name else None)
+        with replication.serve(log) as server, replication.follow(server.url(), copy) as follower:
+            follower.wait(1 << 40, LIMIT_S)
+    finally:
+        os._exit(0)
 
 
 def test_delayed_job_comes_once_on_a_promoted_copy(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from commitlog.base.path import translate_errors
 from commitlog.base.service import Service
-from commitlog.base.side_logs import side_logs
+from commitlog.base.side_logs import NEW, put_in_place, side_logs
 from commitlog.errors import (
     CommitLogError,
     CorruptRecordError,
@@ -35,7 +35,6 @@ from commitlog.network.replication.wire import Chunk, Side
 _logger = logging.getLogger("commitlog.replication")
 _EVERY_S = 0.2
 _RETRY_S = 1.0
-_NEW, _OLD = ".new", ".old"
 # Of a copy that cannot go on: it is made anew.
 _LOST = (
     CorruptRecordError,
@@ -110,11 +109,12 @@ class SideCopies(Service):
             if folder not in found.sides:
                 self._remove(folder)
         # Letters come before the state that needs them.
-        for folder, side in sorted(found.sides.items()):
+        sides = {folder: side for folder, side in sorted(found.sides.items()) if side is not None}
+        for folder, side in sides.items():
             self._update(client, folder, side)
         # A job that the log has already is in the copy before its delayed job is deleted.
         if self._replica.position >= found.flushed:
-            for folder, side in found.sides.items():
+            for folder, side in sides.items():
                 self._copies[folder].log.remove_before(side.first)
 
     def _update(self, client: Channel, folder: str, side: Side) -> None:
@@ -176,7 +176,7 @@ class SideCopies(Service):
         """Copy a side log whole beside what there is of it, then put the copy in its place."""
         if folder in self._copies:
             self._copies.pop(folder).close()
-        new = path + _NEW
+        new = path + NEW
         with translate_errors(path, "copy the queue"):
             shutil.rmtree(new, ignore_errors=True)
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -185,19 +185,25 @@ class SideCopies(Service):
         try:
             for chunk in self._chunks(client, folder, side.first * side.identity.segment_size, []):
                 if copy is None:
-                    LockedLog.begin(new, side.identity, chunk.number, chunk.header)
+                    self._begin_copy(new, side, chunk)
                     copy = Replica(new)
                 copy.write(chunk)
         finally:
             if copy is not None:
                 copy.close()
+        if copy is None or side.identity.past_header(copy.position) < side.end:
+            raise ReplicationError(
+                f"{self._primary.url} ended before it had sent all of {folder}", path=path
+            )
         with translate_errors(path, "put the copy of the queue in its place"):
-            shutil.rmtree(path + _OLD, ignore_errors=True)
-            if os.path.lexists(path):
-                os.rename(path, path + _OLD)
-            os.rename(new, path)
-            shutil.rmtree(path + _OLD, ignore_errors=True)
+            put_in_place(path)
         self._copies[folder] = Replica(path)
+
+    def _begin_copy(self, new: str, side: Side, chunk: Chunk) -> None:
+        try:
+            LockedLog.begin(new, side.identity, chunk.number, chunk.header)
+        except (ValueError, OverflowError) as error:
+            raise ReplicationError(f"{self._primary.url} sent {error}", path=new) from error
 
     def _remove(self, folder: str) -> None:
         """Remove the copy of a side log that the log has no more."""

@@ -43,8 +43,9 @@ class SideSources:
                 known = self._logs[folder] = open_log(where, "r")
             return known
 
-    def ends(self) -> dict[str, dict[str, Any]] | None:
-        """Return identity, first segment and durable end of each side log.
+    def ends(self) -> dict[str, dict[str, Any] | None] | None:
+        """Return identity, first segment and durable end of each side log; for one that cannot be
+        read now, None, so that followers keep their copy of it.
 
         The ends of one queue are of one moment: its state says that a job is a dead letter only if
         that letter is below the end of its letters, and the other way round. None if the letters
@@ -69,20 +70,23 @@ class SideSources:
             if view.flushed_position < view.committed_position:
                 view.ask_for_flush()
 
-    def _ends(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for folder in side_logs(self._path)[:_SIDES_MOST]:
+    def _ends(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        for number, folder in enumerate(side_logs(self._path)):
             try:
-                view = view_of(self.log(folder))
-            except (CommitLogError, RefusedError):
-                continue  # it is just being made, or was removed
-            end = view.flushed_position
-            view.refresh()
-            numbers = view.segment_numbers()
-            if numbers:
-                yield (
-                    folder,
-                    {"identity": view.identity.to_json(), "first": numbers[0], "end": end},
-                )
+                yield folder, self._end(folder) if number < _SIDES_MOST else None
+            except CommitLogError:
+                yield folder, None
+            except RefusedError:
+                continue  # it was just removed
+
+    def _end(self, folder: str) -> dict[str, Any] | None:
+        view = view_of(self.log(folder))
+        end = view.flushed_position
+        view.refresh()
+        numbers = view.segment_numbers()
+        if not numbers:
+            return None  # it is just being made
+        return {"identity": view.identity.to_json(), "first": numbers[0], "end": end}
 
     def close(self) -> None:
         with self._lock:

@@ -130,11 +130,11 @@ class Side:
 @dataclass(frozen=True)
 class Sides:
     """The side logs of a log by their folders, None while their ends change; the epoch of the log,
-    and where it was durable after these ends.
+    and where it was durable after these ends. A side log that could not be read is None.
     """
 
     rank: Rank
-    sides: dict[str, Side] | None
+    sides: dict[str, Side | None] | None
     flushed: int
 
 
@@ -143,18 +143,22 @@ def sides_of(content: dict[str, Any], peer: str) -> Sides:
     given, found = content.get("sides"), None
     if given is not None:
         if not isinstance(given, dict) or not all(
-            is_side_log(folder) and isinstance(each, dict) for folder, each in given.items()
+            is_side_log(folder) and (each is None or isinstance(each, dict))
+            for folder, each in given.items()
         ):
             raise ReplicationError(f"{peer} sent no usable 'sides'")
         found = {
-            folder: Side(
-                Identity.parse(str(each.get("identity")), peer),
-                number_of(each, "first", peer),
-                number_of(each, "end", peer),
-            )
-            for folder, each in given.items()
+            folder: None if each is None else _side_of(each, peer) for folder, each in given.items()
         }
     return Sides(rank_of(content, "rank", peer), found, number_of(content, "flushed", peer))
+
+
+def _side_of(content: dict[str, Any], peer: str) -> Side:
+    return Side(
+        Identity.parse(str(content.get("identity")), peer),
+        number_of(content, "first", peer),
+        number_of(content, "end", peer),
+    )
 
 
 @dataclass(frozen=True)
