@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import weakref
@@ -12,7 +13,7 @@ from typing import Any
 from commitlog import TailerState
 from commitlog.base.host import host
 from commitlog.base.service import Service
-from commitlog.errors import CommitLogError, ReplicationError, UnsupportedError
+from commitlog.errors import CommitLogError, FencedError, ReplicationError, UnsupportedError
 from commitlog.extension import Growing, TailerFile
 from commitlog.network.remote.connection import Connection
 from commitlog.network.remote.wire import number_of
@@ -48,12 +49,15 @@ class RemoteTailers(Service):
         The log here, in whose temporary folder each tailer has its page.
     connection : Connection
         The server.
+    check : callable
+        Raises `FencedError` if the server's log lacks records that this handle has.
     """
 
-    def __init__(self, growing: Growing, connection: Connection) -> None:
+    def __init__(self, growing: Growing, connection: Connection, check: Callable[[], None]) -> None:
         super().__init__(f"commitlog places {connection.url}")
         self._growing = growing
         self._connection = connection
+        self._check = check
         self._lock = host.lock()
         self._places: set[_Place] = set()
         self._ending = host.event()
@@ -144,23 +148,42 @@ class RemoteTailers(Service):
             _logger.info("the position of tailer %r was not saved: %s", place.name, error)
 
     def _save(self, place: _Place, position: int) -> None:
-        url = self._connection.url
         answer = self._ask("save", place.name, lease=place.lease, position=position)
         if answer.get("lost"):  # the server was restarted, or the lease expired
-            try:
-                again = self._ask("open", place.name, start=position)
-            except CommitLogError as error:
-                place.lost = True
-                _logger.error(
-                    "tailer %r of %s is kept by another reader from now on: %s",
-                    place.name,
-                    url,
-                    error,
-                )
+            if not self._take_again(place, position):
                 return
-            place.lease = str(again.get("lease"))
             self._ask("save", place.name, lease=place.lease, position=position)
         place.saved, place.saved_s = position, host.monotonic()
+
+    def _take_again(self, place: _Place, position: int) -> bool:
+        """Take another lease; return whether the position counts at the server."""
+        url = self._connection.url
+        try:
+            answer = self._ask("open", place.name, start=position)
+        except CommitLogError as error:
+            place.lost = True
+            _logger.error(
+                "tailer %r of %s is not kept for this reader from now on: %s",
+                place.name,
+                url,
+                error,
+            )
+            return False
+        lease = str(answer.get("lease"))
+        try:
+            self._check()  # with the lease, which a later cut of the log takes away
+        except CommitLogError as error:
+            with contextlib.suppress(CommitLogError):
+                self._ask("close", place.name, lease=lease)
+            if not isinstance(error, FencedError):
+                raise
+            place.lost = True
+            _logger.error(
+                "tailer %r of %s stays where the server has it: %s", place.name, url, error
+            )
+            return False
+        place.lease = lease
+        return True
 
     def finish(self, place: _Place) -> None:
         """Send the last position of a tailer, and release its name."""

@@ -73,7 +73,7 @@ class ServerSource(LiveSource):
     def follow(self, growing: Growing) -> None:
         self._growing = growing
         self.adopt(self._said)
-        self._tailers = RemoteTailers(growing, self.connection)
+        self._tailers = RemoteTailers(growing, self.connection, self._check_history)
         self._live_end = LiveEnd(self.connection, self.adopt, self.take, lambda: growing.wanted)
         self._live_end.start()
 
@@ -133,7 +133,7 @@ class ServerSource(LiveSource):
             )
         committed = wire.number_of(said, "committed", url)
         theirs = _lineage_of(said, url)
-        ours, self._lineage = self._lineage, theirs
+        ours = self._lineage
         later = theirs.epochs[len(ours.epochs) :]
         end = self.growing.committed
         forked = theirs.epochs[: len(ours.epochs)] != ours.epochs
@@ -145,7 +145,12 @@ class ServerSource(LiveSource):
                 path=url,
                 position=end,
             )
+        self._lineage = theirs
         return committed
+
+    def _check_history(self) -> None:
+        """Raise `FencedError` if the server's log lacks records that this handle has."""
+        self._checked(self.connection.ask("look"))
 
     def take(self, update: Update) -> None:
         """Take the bytes and the watermarks of an update, then show them to readers."""

@@ -48,6 +48,10 @@ with commitlog.open(sys.argv[1], "r") as log:
 
 @pytest.fixture
 def fork(tmp_path: Path) -> int:
+    return make_fork(tmp_path, "new")
+
+
+def make_fork(tmp_path: Path, name: str) -> int:
     """Make a former primary, "orders", with records that the new one, "copy", lacks; return from
     where on.
     """
@@ -56,7 +60,7 @@ def fork(tmp_path: Path) -> int:
     with commitlog.open(tmp_path / "orders") as old:
         fill(old, 100, "late")
     with commitlog.open(tmp_path / "copy") as log:
-        fill(log, 300, "new")
+        fill(log, 300, name)
     return epoch.start
 
 
@@ -225,6 +229,32 @@ def test_cut_that_is_killed_at_any_step_shows_no_mixture(tmp_path: Path, fork: i
             if not killed:
                 break
     assert step > 10
+
+
+def test_remote_tailer_of_a_cut_log_loses_no_record(tmp_path: Path) -> None:
+    fork = make_fork(tmp_path, "next")  # which begin where the late ones do
+    with ExitStack() as stack:
+        with replication.serve(tmp_path / "orders") as source:
+            port = source.port
+            middle = replication.follow(source.url(), tmp_path / "middle", listen="127.0.0.1:0")
+            stack.callback(middle.close)
+            with commitlog.open(tmp_path / "orders", "r") as log:
+                assert middle.wait(log.committed_position, LIMIT_S)
+        assert middle.server is not None
+        url = middle.server.url()
+        reader = stack.enter_context(commitlog.open(url, "r"))
+        with reader.tailer("billing") as tailer:
+            assert len(read_on(tailer, [])) == 250
+        tailer = reader.tailer("billing")
+        (tmp_path / "orders").rename(tmp_path / "old")
+        (tmp_path / "copy").rename(tmp_path / "orders")
+        stack.enter_context(replication.serve(tmp_path / "orders", listen=f"127.0.0.1:{port}"))
+        whole = records(tmp_path / "orders")
+        with commitlog.open(tmp_path / "orders", "r") as log:
+            assert middle.wait(log.committed_position, LIMIT_S)
+        tailer.close()  # which must not take its place of before to the other records
+        with commitlog.open(url, "r") as log, log.tailer("billing") as again:
+            assert read_on(again, []) == [each for each in whole if each[0] >= fork]
 
 
 @pytest.mark.parametrize("served", ["by its follower", "alone"])
