@@ -106,6 +106,7 @@ class SideStores:
         self._begin_storing = begin
         self._working: dict[str, tuple[CommitLog, _Work, StoredSide]] = {}
         self._stored: dict[str, list[StoredSide]] | None = None
+        self._seen: set[str] = set()  # in the log's directory
         self._failed_s: dict[str, float] = {}
         self._fenced: set[str] = set()
 
@@ -122,7 +123,9 @@ class SideStores:
         try:
             if self._stored is None:
                 self._stored = stored_sides(target)
-            for folder in [each for each in self._stored if each not in found]:
+            # A directory that never had it is a copy or a backup without it: the store keeps it.
+            self._seen.update(found)
+            for folder in [each for each in self._stored if each in self._seen - set(found)]:
                 self._end(folder)
                 self._retire(target, self._stored.pop(folder))
             for folder in found:

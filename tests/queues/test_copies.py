@@ -290,6 +290,26 @@ def test_restored_log_goes_on_where_the_queue_was(tmp_path: Path) -> None:
     assert values(tmp_path / "newer") == [b"31", b"32"]
 
 
+def test_store_keeps_a_queue_that_a_directory_lacks(tmp_path: Path) -> None:
+    log, store = tmp_path / "jobs", tmp_path / "store"
+    with (
+        commitlog.open(log, store=Store(store, every=0.05)) as opened,
+        commitlog.queue(opened, "mailer") as jobs,
+    ):
+        put(jobs, range(3))
+        jobs.take(0).reject("no use")
+        until(lambda: has_stored(store, log, "queues/mailer/dead"))
+    shutil.rmtree(log / "queues")  # as a backup that was made without queues
+    with commitlog.open(log, store=Store(store, every=0.05)) as opened:
+        with commitlog.queue(opened, "other"):
+            until(lambda: has_stored(store, log, "queues/other/state"))
+        shutil.rmtree(log / "queues/other")
+        until(lambda: len(list(store.glob("*.side"))) == 2)
+    restore(store, tmp_path / "new")
+    with commitlog.queue(tmp_path / "new", "mailer") as jobs:
+        assert [letter.value for letter in jobs.dead()] == [b"0"]
+
+
 def test_machine_lost_while_it_stores_loses_no_job(tmp_path: Path) -> None:
     """What was stored at any moment is a queue: no job is neither left nor finished."""
     log, store = tmp_path / "jobs", tmp_path / "store"
