@@ -424,7 +424,7 @@ READERS = [
         c("reader_test"),
     ),
     _kernel(
-        "reader passes its watermark", "reader.c",
+        "reader passes its watermark", "reader.h",
         "uint64_t visible = reader->watermark != NULL ? cl_load(reader->watermark) : UINT64_MAX;",
         "uint64_t visible = UINT64_MAX;",
         c("reader_test"),

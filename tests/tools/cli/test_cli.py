@@ -240,7 +240,8 @@ def test_command_is_imported_only_when_it_is_run() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["spark"]])
 def test_help_has_a_complete_sentence_for_each_command(arguments: list[str]) -> None:
-    listed = run(*arguments, "--help").stdout.decode().partition("Commands:\n")[2].splitlines()
+    shown = run(*arguments, "--help").stdout.decode().partition("Commands:\n")[2]
+    listed = shown.partition("\n\n")[0].splitlines()
     assert len(listed) == (3 if arguments else len(group.own_commands()))
     for line in listed:
         assert line.endswith("."), line

@@ -32,6 +32,8 @@ def schemas() -> dict[str, Schema]:
     found: dict[str, Schema] = {}
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
         names, _, text = section.partition("\n")
+        if names == "Progress":  # is of several commands, on standard error
+            continue
         rows = {
             name: (kind, bool(null), bool(bracket))
             for bracket, name, kind, null in ROW.findall(text)
