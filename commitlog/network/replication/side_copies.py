@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 
 from commitlog.base.path import translate_errors
 from commitlog.base.service import Service
@@ -35,6 +34,7 @@ from commitlog.network.replication.wire import Chunk, Side
 _logger = logging.getLogger("commitlog.replication")
 _EVERY_S = 0.2
 _RETRY_S = 1.0
+_FAILURES: tuple[type[Exception], ...] = (*FAILURES, CommitLogError)
 # Of a copy that cannot go on: it is made anew.
 _LOST = (
     CorruptRecordError,
@@ -76,9 +76,7 @@ class SideCopies(Service):
                             self._round(self._client)
                             self._is_lost = False
                             self.ending.wait(_EVERY_S)
-                except FAILURES as error:
-                    self._report(error)
-                except CommitLogError as error:
+                except _FAILURES as error:
                     self._report(error)
                 self.ending.wait(_RETRY_S)
         finally:
@@ -164,13 +162,9 @@ class SideCopies(Service):
     def _read(self, client: Channel, folder: str, side: Side, copy: Replica) -> None:
         if copy.position < side.end:
             copy.check_in_place()
-            for chunk in self._chunks(client, folder, copy.position, copy.unsealed()):
+            unsealed = copy.unsealed()
+            for chunk in self._primary.side_chunks(client, folder, copy.position, unsealed):
                 copy.write(chunk)
-
-    def _chunks(
-        self, client: Channel, folder: str, position: int, unsealed: list[int]
-    ) -> Iterator[Chunk]:
-        return self._primary.side_chunks(client, folder, position, unsealed)
 
     def _replace(self, client: Channel, folder: str, side: Side, path: str) -> None:
         """Copy a side log whole beside what there is of it, then put the copy in its place."""
@@ -182,8 +176,9 @@ class SideCopies(Service):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         LockedLog.create(new, side.identity, Lineage())
         copy: Replica | None = None
+        first = side.first * side.identity.segment_size
         try:
-            for chunk in self._chunks(client, folder, side.first * side.identity.segment_size, []):
+            for chunk in self._primary.side_chunks(client, folder, first, []):
                 if copy is None:
                     self._begin_copy(new, side, chunk)
                     copy = Replica(new)
